@@ -1,0 +1,116 @@
+"""Trajectories from a node of the tree, for environments that live in JAX.
+
+One compiled program serves every way of acting; which one is a traced number. Nothing after this
+module knows where a `Trajectory` came from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+
+from upside.nets import Actor
+from upside.skills.plan import Plan
+from upside.types import Environment, Trajectory
+
+POLICY, RANDOM, PROBE = 0, 1, 2
+"""Ways of acting in the directed part: the skill's actor (plus noise), uniformly random actions
+(K_initial), or a random action held for a random while, then another (a probe)."""
+
+
+def walk(
+    env: Environment,
+    bank: Actor,
+    path: Int[Array, " depth"],
+    length: Int[Array, ""],
+    T: int,
+    key: PRNGKeyArray,
+) -> tuple[Any, Float[Array, "steps obs"]]:
+    """Reset and follow the skills `path[:length]`, T noise-free steps each: where a node's episodes start.
+
+    `length` is traced: deeper trees run longer and compile nothing. Also returns the observations
+    passed through, padded with the last one.
+    """
+    state, obs = env.reset(_key(env, key, 0))
+    trace = jnp.zeros((path.size * T + 1, obs.size)).at[0].set(obs)
+
+    def step(t: Array, carry: tuple) -> tuple:
+        state, obs, trace = carry
+        actor = jax.tree.map(lambda leaf: leaf[path[t // T]], bank)
+        out = env.step(state, actor(obs), _key(env, key, t + 1))
+        return out.state, out.obs, trace.at[t + 1].set(out.obs)
+
+    state, obs, trace = jax.lax.fori_loop(0, length * T, step, (state, obs, trace))
+    passed = jnp.arange(trace.shape[0])[:, None] <= length * T
+    return (state, obs), jnp.where(passed, trace, obs)
+
+
+def _key(env: Environment, key: PRNGKeyArray, t: ArrayLike) -> PRNGKeyArray:
+    """The environment's key of step t. One that ignores chance need not wait for a key to be mixed."""
+    return key if env.deterministic else jax.random.fold_in(key, t)
+
+
+def episode(
+    env: Environment,
+    plan: Plan,
+    actor: Actor,
+    start: tuple[Any, Array],
+    mode: ArrayLike,
+    uniform: Float[Array, "steps+1 act"],
+    noise: Float[Array, "T act"],
+    key: PRNGKeyArray,
+) -> Trajectory:
+    """One episode from a node onwards: T directed steps, then H uniformly random ones (Sect. 3.1)."""
+    # A probe changes its mind at a uniformly drawn step, half of the time not at all: a straight
+    # ray finds open space, a bent one finds passages.
+    switch = plan.T * (uniform[-1, 0] + 1.0)
+
+    def directed(carry: tuple, draw: tuple) -> tuple[tuple, tuple]:
+        t, random, noise = draw
+        held = jnp.where(t < switch, uniform[0], uniform[1])
+        followed = jnp.clip(actor(carry[1]) + noise, -1.0, 1.0)
+        return act(carry, (t, jnp.select([mode == POLICY, mode == PROBE], [followed, held], random)))
+
+    def act(carry: tuple, draw: tuple) -> tuple[tuple, tuple]:
+        t, action = draw
+        out = env.step(carry[0], action, _key(env, key, t))
+        return (out.state, out.obs), (out.obs, action, out.terminated, out.truncated)
+
+    T, H = jnp.arange(plan.T), jnp.arange(plan.T, plan.steps)
+    reached, first = jax.lax.scan(directed, start, (T, uniform[: plan.T], noise))
+    _, second = jax.lax.scan(act, reached, (H, uniform[plan.T : -1]))
+    after, action, terminated, truncated = jax.tree.map(
+        lambda a, b: jnp.concatenate([a, b]), first, second
+    )
+    obs = jnp.concatenate([start[1][None], after])
+    return Trajectory(obs, action, terminated, truncated, jax.vmap(env.features)(after))
+
+
+def collect(
+    env: Environment,
+    plan: Plan,
+    actors: Actor,
+    starts: tuple[Any, Array],
+    mode: ArrayLike,
+    sigma: ArrayLike,
+    key: PRNGKeyArray,
+) -> Trajectory:
+    """`buffer_episodes` episodes of each stacked actor. `starts` has a leading axis of 1 or of all."""
+    shape = (jax.tree.leaves(actors)[0].shape[0], plan.buffer_episodes)
+    uniform_key, normal_key, env_key = jax.random.split(key, 3)
+    uniform = jax.random.uniform(
+        uniform_key, (*shape, plan.steps + 1, env.action_size), minval=-1.0, maxval=1.0
+    )
+    noise = sigma * jax.random.normal(normal_key, (*shape, plan.T, env.action_size))
+    one = shape[0] * shape[1]
+    starts = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (one, *leaf.shape[1:])).reshape(*shape, *leaf.shape[1:]),
+        starts,
+    )
+    keys = jnp.broadcast_to(env_key, shape) if env.deterministic else jax.random.split(env_key, shape)
+    run = lambda actor, *each: episode(env, plan, actor, each[0], mode, *each[1:])  # noqa: E731
+    siblings = jax.vmap(jax.vmap(run, (None, 0, 0, 0, 0)))
+    return siblings(actors, starts, uniform, noise, keys)

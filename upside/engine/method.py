@@ -1,0 +1,62 @@
+"""A method is a value: what fills the engine's slots. `upside/methods.py` declares them all."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from upside.learners.td3 import TD3
+from upside.models.discriminator import Discriminator
+from upside.rewards import DiffusingReward
+from upside.skills.growth import Growth
+from upside.skills.plan import Plan
+from upside.types import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """The slots: how long (plan), how a skill learns, who judges it, what it is paid, how the set grows."""
+
+    plan: Plan = dataclasses.field(default_factory=Plan)
+    learner: TD3 = dataclasses.field(default_factory=TD3)
+    discriminator: Discriminator = dataclasses.field(default_factory=Discriminator)
+    growth: Growth = dataclasses.field(default_factory=Growth)
+    reward: DiffusingReward = dataclasses.field(default_factory=DiffusingReward)
+
+    def settings(self) -> dict[str, Any]:
+        """Every hyper-parameter by its name; names are unique across slots."""
+        flat: dict[str, Any] = {}
+        for slot in dataclasses.fields(self):
+            flat |= dataclasses.asdict(getattr(self, slot.name))
+        return flat
+
+    def check(self) -> None:
+        """Refuse what cannot work, naming the value and the fix."""
+        s = self.settings()
+        if not 0.0 < s["eta"] < 1.0:
+            raise UserError(f"--eta {s['eta']} is outside (0, 1): try 0.8, the paper's value")
+        if s["n_start"] > s["n_max"]:
+            raise UserError(
+                f"--n-start {s['n_start']} exceeds --n-max {s['n_max']}: lower the one or raise the other"
+            )
+        for name in ("T", "H", "n_start", "buffer_episodes", "hidden", "batch_pol", "hidden_discr",
+                     "batch_discr", "k_steps", "j", "k_pol", "k_discr", "policy_delay"):
+            if s[name] < 1:
+                raise UserError(f"--{flag(name)} {s[name]} is less than 1: give at least 1")
+        for name in ("lr_pol", "lr_discr", "sigma", "tau", "gamma", "k_initial", "probes", "patience",
+                     "critic_warmup", "rollouts", "fresh", "consolidated_weight", "feature_scale",
+                     "target_noise", "noise_clip", "reprobes", "free_share"):
+            if s[name] < 0:
+                raise UserError(f"--{flag(name)} {s[name]} is negative: give 0 or more")
+        for name in ("gamma", "tau", "free_share"):
+            if s[name] > 1:
+                raise UserError(f"--{flag(name)} {s[name]} exceeds 1: give a value in [0, 1]")
+        if s["claim"] and not s["probes"]:
+            raise UserError("--claim needs probes to claim: set --probes, or --no-claim")
+        if not s["probes"] and not s["k_initial"]:
+            raise UserError("no data to start from: set --k-initial (paper: 1000) or --probes")
+
+
+def flag(name: str) -> str:
+    """How a field is spelled on the command line."""
+    return name.replace("_", "-")

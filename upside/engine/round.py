@@ -1,0 +1,182 @@
+"""POLICYLEARNING's inner step (Alg. 2) as a handful of compiled programs.
+
+Shapes depend on the configuration alone: children are padded to `n_max`, classes to a capacity.
+How many of them are in use, how many updates to make and how to act are traced numbers, so a run
+compiles each program once, however its tree grows. `TRACES` counts, for the test that holds it.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from upside.engine import collect
+from upside.learners import replay as replays
+from upside.learners import td3
+from upside.engine.method import Method
+from upside.models import discriminator as discriminators
+from upside.nets import Actor
+from upside.types import Environment, Trajectory
+
+TRACES: collections.Counter[str] = collections.Counter()
+UPDATE_CHUNK = 10  # skill updates whose random numbers are drawn at once
+RELABEL_CHUNK = 64  # episodes relabelled at once
+
+
+class Programs:
+    """The compiled programs of one method on one environment."""
+
+    def __init__(self, env: Environment, method: Method):
+        self.env, self.method = env, method
+        self.walk = _compiled("walk", self._walk)
+        self.collect = _compiled("collect", functools.partial(collect.collect, env, method.plan))
+        self.remember = _compiled("remember", self._remember)
+        self.learn = _compiled("learn", self._learn)
+        self.judge = _compiled("judge", self._judge)
+        self.score = _compiled("score", discriminators.discriminability)
+
+    def _walk(
+        self, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
+    ) -> tuple[Any, Array]:
+        """Starts at the end of `path`: one where the environment is deterministic, else one an episode.
+
+        Also the features of the states that the first of them passed.
+        """
+        plan, n = self.method.plan, self.method.growth.n_max * self.method.plan.buffer_episodes
+        keys = jax.random.split(key, 1 if self.env.deterministic else n)
+        starts, trace = jax.vmap(
+            lambda k: collect.walk(self.env, bank, path, length, plan.T, k)
+        )(keys)
+        return starts, jax.vmap(self.env.features)(trace[0])
+
+    def _remember(
+        self, replay: replays.Replay, episodes: Trajectory, keep: Bool[Array, "n e"]
+    ) -> replays.Replay:
+        """Put the episodes that `keep` marks into the replay buffer."""
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), episodes)
+        judged = self.method.reward.judged(self.method.plan, flat)
+        return replays.add(replay, flat, judged, keep.reshape(-1))
+
+    def rewards(
+        self,
+        replay: replays.Replay,
+        judge: discriminators.State,
+        classes: Bool[Array, " capacity"],
+        labels: Int[Array, " n"],
+    ) -> Float[Array, "n episodes T"]:
+        """Every stored episode relabelled for every sibling with the current discriminator, in bulk."""
+        plan, reward = self.method.plan, self.method.reward
+        table = jnp.zeros((labels.size, *replay.rows.shape[:2]))
+
+        def chunk(i: Array, table: Array) -> Array:
+            start = jnp.minimum(i * RELABEL_CHUNK, replay.rows.shape[0] - width)
+            judged = jax.lax.dynamic_slice_in_dim(replay.judged, start, width)
+            q = jnp.exp(judge.log_prob(judged, classes)[..., labels])
+            paid = reward.pay(plan, jnp.moveaxis(q, -1, 0))
+            return jax.lax.dynamic_update_slice_in_dim(table, paid, start, axis=1)
+
+        width = min(RELABEL_CHUNK, replay.rows.shape[0])
+        chunks = (replay.size + RELABEL_CHUNK - 1) // RELABEL_CHUNK
+        return jax.lax.fori_loop(0, chunks, chunk, table)
+
+    def _learn(
+        self,
+        learners: td3.State,
+        ages: Int[Array, " n"],
+        replay: replays.Replay,
+        judge: discriminators.State,
+        classes: Bool[Array, " capacity"],
+        labels: Int[Array, " n"],
+        training: Bool[Array, " n"],
+        updates: Int[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[td3.State, Array]:
+        """Relabel, then `updates` TD3 updates of each skill that `training` marks.
+
+        Skills are visited one after another by a loop whose length is the number in training:
+        padding costs nothing, and at the control size this is faster than `vmap` as well.
+        """
+        table = self.rewards(replay, judge, classes, labels)
+        order = jnp.argsort(~training, stable=True)
+        chunks = (updates + UPDATE_CHUNK - 1) // UPDATE_CHUNK
+
+        def one_skill(i: Array, carry: tuple[td3.State, Array]) -> tuple[td3.State, Array]:
+            learners, ages = carry
+            slot = order[i]
+            pick = lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot, keepdims=False)  # noqa: E731
+            state, age = self._update_skill(
+                jax.tree.map(pick, learners), ages[slot], replay, table[slot], chunks,
+                jax.random.fold_in(key, slot),
+            )
+            put = lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, slot, 0)  # noqa: E731
+            return jax.tree.map(put, learners, state), ages.at[slot].set(age)
+
+        return jax.lax.fori_loop(0, jnp.sum(training), one_skill, (learners, ages))
+
+    def _update_skill(
+        self,
+        state: td3.State,
+        age: Int[Array, ""],
+        replay: replays.Replay,
+        rewards: Float[Array, "episodes T"],
+        chunks: Int[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[td3.State, Int[Array, ""]]:
+        """`chunks` times UPDATE_CHUNK updates of one skill; the actor holds still during its warm-up."""
+        config, warmup = self.method.learner, self.method.growth.critic_warmup
+        shape = (UPDATE_CHUNK // config.policy_delay, config.policy_delay, config.batch_pol)
+        center, scale = state.actor.center, state.actor.scale
+
+        def one(carry: tuple, draw: tuple[Array, Array]) -> tuple[tuple, None]:
+            state, age = carry
+            batches = jax.vmap(lambda d: replays.gather(replay, rewards, d))(draw[0])
+            batches = batches._replace(
+                obs=(batches.obs - center) / scale, next_obs=(batches.next_obs - center) / scale
+            )
+            state = td3.update(config, state, batches, draw[1], (age >= warmup).astype(float))
+            return (state, age + config.policy_delay), None
+
+        def chunk(i: Array, carry: tuple) -> tuple:
+            draw_key, noise_key = jax.random.split(jax.random.fold_in(key, i))
+            draws = jax.random.uniform(draw_key, shape)
+            noise = jax.random.normal(noise_key, (*shape, self.env.action_size))
+            return jax.lax.scan(one, carry, (draws, noise))[0]
+
+        return jax.lax.fori_loop(0, chunks, chunk, (state, age))
+
+    def _judge(
+        self,
+        judge: discriminators.State,
+        buffers: Float[Array, "capacity size feat"],
+        counts: Int[Array, " capacity"],
+        weights: Float[Array, " capacity"],
+        own: Float[Array, "n size feat"],
+        own_counts: Int[Array, " n"],
+        labels: Int[Array, " n"],
+        steps: Int[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[discriminators.State, Array]:
+        """Fit the discriminator on all state buffers, then score the children on their own states."""
+        judge = discriminators.fit(
+            self.method.discriminator, judge, buffers, counts, weights, steps, key
+        )
+        classes = (weights > 0) & (counts > 0)
+        return judge, discriminators.discriminability(judge, own, own_counts, labels, classes)
+
+
+def _compiled(name: str, function: Callable) -> Callable:
+    """`jax.jit` that counts how often it had to trace."""
+
+    @functools.wraps(function)
+    def traced(*args: Any) -> Any:
+        TRACES[name] += 1
+        return function(*args)
+
+    return jax.jit(traced)

@@ -1,0 +1,142 @@
+"""TD3 (Fujimoto et al., 2018) for ONE skill. The engine maps it over the skills in training.
+
+Observations arrive centred and scaled by the skill's own `Actor.center` and `Actor.scale`, so
+actor and critic see the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, ArrayLike, Float, PyTree
+
+from upside.nets import Actor, TwinCritic, adam_state, polyak
+
+
+@dataclasses.dataclass(frozen=True)
+class TD3:
+    """How a skill learns. The paper's ranges are those of App. C, "common hyper-parameters"."""
+
+    hidden: int = 64
+    """Units in each of the two hidden layers of actor and critics (paper: 64 mazes, 256 control)."""
+    gamma: float = 0.99
+    """Discount factor γ."""
+    tau: float = 0.005
+    """Soft-update temperature τ of the target networks."""
+    sigma: float = 0.2
+    """Standard deviation of the exploration noise (paper: one of 0.1, 0.15, 0.2)."""
+    lr_pol: float = 1e-3
+    """Adam step size of actor and critics (paper: 1e-3 or 1e-4)."""
+    batch_pol: int = 64
+    """Transitions per update (paper: 64)."""
+    target_noise: float = 0.2
+    """Standard deviation of the target policy's smoothing noise (TD3's own default)."""
+    noise_clip: float = 0.5
+    """Bound of that smoothing noise (TD3's own default)."""
+    policy_delay: int = 2
+    """Critic updates per actor update (TD3's own default)."""
+
+
+class Batch(NamedTuple):
+    """Transitions with the reward of one skill. `done` ends the skill's MDP: nothing is bootstrapped."""
+
+    obs: Float[Array, "b obs"]
+    action: Float[Array, "b act"]
+    reward: Float[Array, " b"]
+    next_obs: Float[Array, "b obs"]
+    done: Float[Array, " b"]
+
+
+class State(eqx.Module):
+    """Networks, targets and optimisers of one skill travel together."""
+
+    actor: Actor
+    critic: TwinCritic
+    actor_target: Actor
+    critic_target: TwinCritic
+    actor_opt: PyTree
+    critic_opt: PyTree
+
+
+def init(
+    config: TD3,
+    center: Float[np.ndarray, " obs"],
+    scale: Float[np.ndarray, " obs"],
+    action_size: int,
+    rng: np.random.Generator,
+) -> State:
+    """A skill that knows nothing, and sees the world from `center` in units of `scale`."""
+    actor = Actor(center.size, action_size, config.hidden, rng)
+    actor = eqx.tree_at(
+        lambda a: (a.center, a.scale), actor, (jnp.asarray(center), jnp.asarray(scale))
+    )
+    critic = TwinCritic(center.size + action_size, config.hidden, rng)
+    return State(actor, critic, actor, critic, adam_state(actor.mlp), adam_state(critic))
+
+
+def critic_loss(
+    critic: TwinCritic, state: State, batch: Batch, noise: Float[Array, "b act"], gamma: ArrayLike
+) -> Float[Array, ""]:
+    """½-free squared error to y = r + γ (1 - done) min_i Q'_i(s', π'(s') + ε), both critics summed."""
+    next_action = jnp.clip(state.actor_target.squash(batch.next_obs) + noise, -1.0, 1.0)
+    next_q = jnp.min(state.critic_target(batch.next_obs, next_action), axis=0)
+    target = batch.reward + gamma * (1.0 - batch.done) * next_q
+    error = critic(batch.obs, batch.action) - jax.lax.stop_gradient(target)
+    return jnp.mean(jnp.sum(error**2, axis=0))
+
+
+def actor_loss(mlp: PyTree, state: State, batch: Batch) -> Float[Array, ""]:
+    """-E[Q_1(s, π(s))] (deterministic policy gradient)."""
+    actor = eqx.tree_at(lambda a: a.mlp, state.actor, mlp)
+    return -jnp.mean(state.critic.first(batch.obs, actor.squash(batch.obs)))
+
+
+def _descend(params: PyTree, grads: PyTree, opt: PyTree, lr: ArrayLike) -> tuple[PyTree, PyTree]:
+    """One step of Adam whose size may be traced."""
+    directions, opt = optax.scale_by_adam().update(grads, opt)
+    return jax.tree.map(lambda p, d: p - lr * d, params, directions), opt
+
+
+def update_critic(config: TD3, state: State, batch: Batch, noise: Array) -> State:
+    """One gradient step of both critics, and their targets' soft update."""
+    grads = jax.grad(critic_loss)(state.critic, state, batch, noise, config.gamma)
+    critic, opt = _descend(state.critic, grads, state.critic_opt, config.lr_pol)
+    target = polyak(state.critic_target, critic, config.tau)
+    return dataclasses.replace(state, critic=critic, critic_opt=opt, critic_target=target)
+
+
+def update_actor(config: TD3, state: State, batch: Batch, moves: ArrayLike) -> State:
+    """One gradient step of the actor and its target; `moves` = 0 holds it (critic warm-up)."""
+    grads = jax.grad(actor_loss)(state.actor.mlp, state, batch)
+    mlp, opt = _descend(state.actor.mlp, grads, state.actor_opt, config.lr_pol * moves)
+    target = polyak(state.actor_target.mlp, mlp, config.tau)
+    return dataclasses.replace(
+        state,
+        actor=eqx.tree_at(lambda a: a.mlp, state.actor, mlp),
+        actor_target=eqx.tree_at(lambda a: a.mlp, state.actor_target, target),
+        actor_opt=opt,
+    )
+
+
+def update(
+    config: TD3,
+    state: State,
+    batches: Batch,
+    noise: Float[Array, "delay b act"],
+    moves: ArrayLike = 1.0,
+) -> State:
+    """`policy_delay` critic updates on as many batches, then one actor update on the last.
+
+    Unrolled rather than behind a `cond` on a counter: nothing is computed and thrown away.
+    """
+    noise = jnp.clip(config.target_noise * noise, -config.noise_clip, config.noise_clip)
+    for i in range(config.policy_delay):
+        batch = jax.tree.map(lambda leaf, i=i: leaf[i], batches)
+        state = update_critic(config, state, batch, noise[i])
+    return update_actor(config, state, batch, moves)

@@ -1,0 +1,147 @@
+"""q_φ(z | s): which node of the tree does a diffusing state belong to (Sect. 3.2, App. B).
+
+The classes are padded to a capacity; a class without data has no probability, so adding or
+removing a policy changes numbers, never shapes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from upside.nets import MLP, adam_state
+
+CHUNK = 10  # steps whose random numbers are drawn at once: threefry is cheap in bulk
+
+
+@dataclasses.dataclass(frozen=True)
+class Discriminator:
+    """The judge. The paper's ranges are those of App. C."""
+
+    hidden_discr: int = 64
+    """Units in each of its two hidden layers (paper: 64)."""
+    lr_discr: float = 1e-3
+    """Adam step size (paper: 1e-3 or 1e-4)."""
+    batch_discr: int = 64
+    """States per update (paper: 64)."""
+    k_discr: int = 100
+    """K_discr, updates per round (paper: 10 or 100)."""
+    consolidated_weight: float = 3.0
+    """How much more often a state of a consolidated policy is drawn (paper: "e.g. 3×")."""
+    keep_discriminator: bool = True
+    """Go on with the discriminator of the call before; App. B starts every call afresh."""
+    feature_scale: float = 4.0
+    """Unit of the discriminator's inputs, in diffusing radii of the root. 0: the environment's box."""
+
+
+class State(eqx.Module):
+    """Parameters and optimiser; `center` and `scale` bring features to the network's range."""
+
+    mlp: MLP
+    opt: PyTree
+    center: Float[Array, " feat"]
+    scale: Float[Array, " feat"]
+
+    def log_prob(
+        self, features: Float[Array, "*batch feat"], classes: Bool[Array, " capacity"]
+    ) -> Float[Array, "*batch capacity"]:
+        """log q_φ(· | s) over the classes that exist."""
+        logits = self.mlp((features - self.center) / self.scale)
+        return jax.nn.log_softmax(jnp.where(classes, logits, -jnp.inf))
+
+
+def init(
+    config: Discriminator,
+    capacity: int,
+    center: Float[np.ndarray, " feat"],
+    scale: Float[np.ndarray, " feat"],
+    rng: np.random.Generator,
+) -> State:
+    """A discriminator that knows nothing, with inputs (s - center) / scale."""
+    mlp = MLP((center.size, config.hidden_discr, config.hidden_discr, capacity), rng)
+    return State(mlp, adam_state(mlp), jnp.asarray(center), jnp.asarray(scale))
+
+
+def renew(state: State, label: int, rng: np.random.Generator) -> State:
+    """Forget what the read-out knew of class `label`: its number is about to be used again."""
+    weight, bias = np.array(state.mlp.weights[-1]), np.array(state.mlp.biases[-1])
+    bound = 1.0 / weight.shape[0] ** 0.5
+    weight[:, label] = rng.uniform(-bound, bound, weight.shape[0])
+    bias[label] = rng.uniform(-bound, bound)
+    where = lambda s: (s.mlp.weights[-1], s.mlp.biases[-1])  # noqa: E731
+    return eqx.tree_at(where, state, (jnp.asarray(weight), jnp.asarray(bias)))
+
+
+def move(state: State, source: Int[np.ndarray, " capacity"]) -> State:
+    """Class i becomes what class `source[i]` was, in the read-out and in its optimiser's moments."""
+
+    def read_out(mlp: MLP) -> MLP:
+        where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
+        weight, bias = np.asarray(mlp.weights[-1])[:, source], np.asarray(mlp.biases[-1])[source]
+        return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
+
+    opt = state.opt._replace(mu=read_out(state.opt.mu), nu=read_out(state.opt.nu))
+    return dataclasses.replace(state, mlp=read_out(state.mlp), opt=opt)
+
+
+def loss(
+    mlp: MLP, state: State, features: Array, labels: Array, classes: Array
+) -> Float[Array, ""]:
+    """Negative log likelihood of the policy that produced each state."""
+    state = eqx.tree_at(lambda s: s.mlp, state, mlp)
+    picked = jnp.take_along_axis(state.log_prob(features, classes), labels[:, None], axis=1)
+    return -jnp.mean(picked)
+
+
+def fit(
+    config: Discriminator,
+    state: State,
+    buffers: Float[Array, "capacity size feat"],
+    counts: Int[Array, " capacity"],
+    weights: Float[Array, " capacity"],
+    steps: Int[Array, ""],
+    key: PRNGKeyArray,
+) -> State:
+    """`steps` updates on (state, policy) pairs drawn from the state buffers in proportion to `weights`.
+
+    `steps` is traced (rounded up to a multiple of CHUNK), so that it never compiles anew.
+    """
+    classes = (weights > 0) & (counts > 0)
+    cumulative = jnp.cumsum(jnp.where(classes, weights, 0.0))
+    last = jnp.max(jnp.where(classes, jnp.arange(classes.size), 0))
+
+    def one(state: State, draw: tuple[Array, Array]) -> tuple[State, None]:
+        which, where = draw
+        labels = jnp.searchsorted(cumulative, which * cumulative[-1], side="right")
+        labels = jnp.minimum(labels, last)
+        rows = jnp.minimum((where * counts[labels]).astype(int), counts[labels] - 1)
+        grads = jax.grad(loss)(state.mlp, state, buffers[labels, rows], labels, classes)
+        directions, opt = optax.scale_by_adam().update(grads, state.opt)
+        mlp = jax.tree.map(lambda p, d: p - config.lr_discr * d, state.mlp, directions)
+        return dataclasses.replace(state, mlp=mlp, opt=opt), None
+
+    def chunk(i: Array, state: State) -> State:
+        draws = jax.random.uniform(jax.random.fold_in(key, i), (CHUNK, 2, config.batch_discr))
+        return jax.lax.scan(one, state, (draws[:, 0], draws[:, 1]))[0]
+
+    return jax.lax.fori_loop(0, (steps + CHUNK - 1) // CHUNK, chunk, state)
+
+
+def discriminability(
+    state: State,
+    buffers: Float[Array, "n size feat"],
+    counts: Int[Array, " n"],
+    labels: Int[Array, " n"],
+    classes: Bool[Array, " capacity"],
+) -> Float[Array, " n"]:
+    """d(z) = mean of q_φ(z | s) over the state buffer of z (Sect. 3.4); 0 for an empty buffer."""
+    log_prob = state.log_prob(buffers, classes)
+    q = jnp.exp(jnp.take_along_axis(log_prob, labels[:, None, None], axis=2)[..., 0])
+    filled = jnp.arange(buffers.shape[1]) < counts[:, None]
+    return jnp.sum(jnp.where(filled, q, 0.0), axis=1) / jnp.maximum(counts, 1)

@@ -1,0 +1,125 @@
+"""How the set of policies grows: Alg. 2's node adaptation, with every ingredient a switch.
+
+Pure bookkeeping on small numbers: the engine asks what to do next and does it. With `probes=0`,
+`claim`, `freeze`, `check_consolidated` off and `patience=0` this is App. B as it is written; what
+the others add is measured in docs/research.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """When policies are added, removed, consolidated, and which node is expanded next."""
+
+    eta: float = 0.8
+    """η, the discriminability every consolidated policy must have (paper: 0.8)."""
+    n_start: int = 4
+    """N_start, children an expansion begins with (paper: 4 in the wall-free maze)."""
+    n_max: int = 8
+    """N_max, children an expansion may reach (paper: 8 in the wall-free maze)."""
+    k_steps: int = 50_000
+    """K_steps, interactions one expansion may take, parents' skills not counted (paper: 5e4 mazes, 1e5 control)."""
+    k_initial: int = 0
+    """K_initial, random transitions for each new policy (paper: 1000; here probes take their place)."""
+    j: int = 1
+    """J, rounds of rollouts and policy updates per discriminator fit (paper: 1 or 10)."""
+    k_pol: int = 100
+    """K_pol, TD3 updates of a skill per rollout (paper: 10 or 100)."""
+    rollouts: int = 1
+    """Noisy training episodes of each child per round (paper: 1)."""
+    fresh: int = 2
+    """Noise-free episodes of each child per round into its state buffer (paper: 10, all of it)."""
+    critic_warmup: int = 100
+    """Critic updates before a new actor moves (paper: none stated)."""
+    order: Literal["gain", "discriminability"] = "gain"
+    """Next node: most free space per interaction, or highest discriminability (paper)."""
+    probes: int = 16
+    """Episodes that look for free space around a consolidated policy; 0 switches the gate off (paper: 0)."""
+    free_share: float = 0.8
+    """A probe is free if this share of its diffusing states is in free space."""
+    claim: bool = True
+    """Each new policy claims a free probe: its class of the discriminator starts from that probe's states (paper: off)."""
+    freeze: bool = True
+    """Train only the children that do not satisfy η yet (paper: off)."""
+    patience: int = 8
+    """Rounds without progress of Σ min(d, η) after which an expansion gives up; 0: never (paper: 0)."""
+    check_consolidated: bool = True
+    """Drop a new policy that pushes an old one below η (paper: off)."""
+    reprobes: int = 1
+    """How often nodes are probed again once no free space is known."""
+
+
+@dataclasses.dataclass
+class Child:
+    """A policy in training, in one of the N_max slots."""
+
+    slot: int
+    claim: int | None = None
+    """The probe of its parent that it claimed."""
+    arrived: bool = True
+    """Its class is fitted on its own states, no longer on the claimed probe's."""
+    frozen: bool = False
+    """It satisfied η; its skill is not trained further."""
+    d: float = 0.0
+    """Discriminability on its own state buffer."""
+
+
+@dataclasses.dataclass
+class Expansion:
+    """One node being expanded: everything of Alg. 2's inner loops that is not an array."""
+
+    node: int
+    children: list[Child]
+    waiting: list[int]
+    """Free probes not claimed yet; one is claimed for each policy added."""
+    direction: Literal["start", "add", "remove"] = "start"
+    kept: list[Child] = dataclasses.field(default_factory=list)
+    """The last set that met the constraint, to return to when an addition fails."""
+    own_steps: int = 0
+    best: float = 0.0
+    stalled: int = 0
+    rounds: int = 0
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Expansion:
+        data = dict(data)
+        for key in ("children", "kept"):
+            data[key] = [Child(**c) for c in data[key]]
+        return cls(**data)
+
+    def slots(self, children: list[Child], n_max: int) -> np.ndarray:
+        """`children` as a mask over slots."""
+        mask = np.zeros(n_max, bool)
+        mask[[c.slot for c in children]] = True
+        return mask
+
+    def free_slot(self, n_max: int) -> int:
+        taken = {c.slot for c in self.children} | {c.slot for c in self.kept}
+        return next(s for s in range(n_max) if s not in taken)
+
+
+Move = Literal["continue", "add", "remove", "accept", "restore"]
+
+
+def decide(growth: Growth, x: Expansion) -> Move:
+    """Alg. 2, lines 5-17: what follows from the children's discriminabilities.
+
+    `x` is told about progress here; whoever carries out the move changes the rest.
+    """
+    met = all(c.d > growth.eta and c.arrived for c in x.children)
+    if met:
+        room = len(x.children) < growth.n_max and (not growth.probes or x.waiting)
+        return "add" if x.direction != "remove" and room else "accept"
+    progress = sum(min(c.d, growth.eta) for c in x.children)
+    x.stalled = 0 if progress > x.best + 0.01 else x.stalled + 1
+    x.best = max(x.best, progress)
+    gave_up = growth.patience > 0 and x.stalled >= growth.patience
+    if x.own_steps < growth.k_steps and not gave_up:
+        return "continue"
+    return "restore" if x.direction == "add" else "remove"

@@ -1,0 +1,93 @@
+"""The words every other module speaks: environments, trajectories, errors a user can mend."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+
+class UserError(Exception):
+    """Something the user can mend. The command prints it as one line and exits with 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that is not in a registry: says what is near it and what there is."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(known)}"
+    return UserError(f"unknown {kind} '{name}': {hint}")
+
+
+class Step(NamedTuple):
+    """What one step of an environment returns. `obs` is the true next observation, never a reset's."""
+
+    state: Any
+    obs: Float[Array, " obs"]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+
+
+class Trajectory(NamedTuple):
+    """Episodes from a node onwards: T directed steps, then H diffusing ones; leading axes are free.
+
+    `obs` has one entry more than there are steps; `obs[t + 1]` is the true successor of `obs[t]`.
+    `features` are those of `obs[1:]`, the states that were reached.
+    """
+
+    obs: Float[Array, "*n steps+1 obs"]
+    action: Float[Array, "*n steps act"]
+    terminated: Bool[Array, "*n steps"]
+    truncated: Bool[Array, "*n steps"]
+    features: Float[Array, "*n steps feat"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """The box of the discriminator's features in which coverage is counted, cut into buckets."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    buckets: tuple[int, ...]
+
+    def bucket(self, features: np.ndarray) -> np.ndarray:
+        """Flat index of the bucket of each row of `features`, -1 outside the box."""
+        features = np.asarray(features)
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        inside = np.all((features >= low) & (features <= high), axis=-1)
+        scaled = np.where(inside[..., None], (features - low) / (high - low), 0.0) * self.buckets
+        cells = np.minimum(scaled.astype(int), np.asarray(self.buckets) - 1)
+        flat = np.ravel_multi_index(tuple(np.moveaxis(cells, -1, 0)), self.buckets)
+        return np.where(inside, flat, -1)
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A functional environment: `reset` and `step` are traced, vmapped and hold no state.
+
+    `deterministic` says that `reset` and `step` ignore their key; the engine may then compute a
+    parent's end state once per expansion instead of walking to it anew for every episode.
+    Actions are in [-1, 1]^action_size.
+    """
+
+    name: str
+    observation_size: int
+    action_size: int
+    deterministic: bool
+    space: Space
+
+    def reset(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " obs"]]: ...
+
+    def step(self, state: Any, action: Float[Array, " act"], key: PRNGKeyArray) -> Step: ...
+
+    def features(self, obs: Float[Array, " obs"]) -> Float[Array, " feat"]:
+        """What the discriminator sees of an observation (and what coverage is counted on)."""
+        ...
+
+    def reachable(self) -> np.ndarray | None:
+        """Which buckets can be reached at all, as a boolean per flat bucket; None if unknown."""
+        ...
