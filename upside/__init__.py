@@ -1,0 +1,56 @@
+"""`upside`: unsupervised skill discovery. Direct, then diffuse.
+
+import upside
+
+run = upside.discover("upside", env="bottleneck-maze", seed=0, max_interactions=100_000)
+run.coverage(), run.tree, run.rollout(3), run.plot("policies", "policies.png")
+run.save("my-run")
+run = upside.load("my-run")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from upside.types import UserError
+from upside.version import __version__
+
+if TYPE_CHECKING:
+    from upside.run import Run
+
+__all__ = ["UserError", "__version__", "discover", "load"]
+
+
+def discover(
+    method: str = "upside",
+    env: str = "bottleneck-maze",
+    seed: int = 0,
+    max_interactions: int = 1_000_000,
+    run_dir: str | Path | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> Run:
+    """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`)."""
+    from upside import methods, runs, session
+
+    value = methods.get(method)
+    for slot in dataclasses.fields(value):
+        part = getattr(value, slot.name)
+        names = {f.name for f in dataclasses.fields(part)}
+        mine = {name: settings.pop(name) for name in list(settings) if name in names}
+        value = dataclasses.replace(value, **{slot.name: dataclasses.replace(part, **mine)})
+    if settings:
+        from upside.types import unknown
+
+        raise unknown("setting", next(iter(settings)), value.settings())
+    config = runs.configure(method, value, env, seed, max_interactions)
+    return session.train(config, run_dir, overwrite)
+
+
+def load(run_dir: str | Path) -> Run:
+    """A run from its directory."""
+    from upside.run import Run
+
+    return Run.load(run_dir)

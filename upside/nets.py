@@ -53,7 +53,9 @@ class Actor(eqx.Module):
     center: Float[Array, " obs"]
     scale: Float[Array, " obs"]
 
-    def __init__(self, observation_size: int, action_size: int, hidden: int, rng: np.random.Generator):
+    def __init__(
+        self, observation_size: int, action_size: int, hidden: int, rng: np.random.Generator
+    ):
         self.mlp = MLP((observation_size, hidden, hidden, action_size), rng)
         self.center = jnp.asarray(np.zeros(observation_size, np.float32))
         self.scale = jnp.asarray(np.ones(observation_size, np.float32))

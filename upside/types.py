@@ -74,11 +74,20 @@ class Environment(Protocol):
     Actions are in [-1, 1]^action_size.
     """
 
-    name: str
-    observation_size: int
-    action_size: int
-    deterministic: bool
-    space: Space
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def observation_size(self) -> int: ...
+
+    @property
+    def action_size(self) -> int: ...
+
+    @property
+    def deterministic(self) -> bool: ...
+
+    @property
+    def space(self) -> Space: ...
 
     def reset(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " obs"]]: ...
 

@@ -6,11 +6,12 @@ module knows where a `Trajectory` came from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from upside.nets import Actor
 from upside.skills.plan import Plan
@@ -64,29 +65,51 @@ def episode(
     key: PRNGKeyArray,
 ) -> Trajectory:
     """One episode from a node onwards: T directed steps, then H uniformly random ones (Sect. 3.1)."""
+    direct_key, diffuse_key = (key, key) if env.deterministic else jax.random.split(key)
     # A probe changes its mind at a uniformly drawn step, half of the time not at all: a straight
     # ray finds open space, a bent one finds passages.
     switch = plan.T * (uniform[-1, 0] + 1.0)
 
-    def directed(carry: tuple, draw: tuple) -> tuple[tuple, tuple]:
+    def directed(obs: Array, draw: tuple) -> Array:
         t, random, noise = draw
         held = jnp.where(t < switch, uniform[0], uniform[1])
-        followed = jnp.clip(actor(carry[1]) + noise, -1.0, 1.0)
-        return act(carry, (t, jnp.select([mode == POLICY, mode == PROBE], [followed, held], random)))
+        followed = jnp.clip(actor(obs) + noise, -1.0, 1.0)
+        return jnp.select([mode == POLICY, mode == PROBE], [followed, held], random)
 
-    def act(carry: tuple, draw: tuple) -> tuple[tuple, tuple]:
-        t, action = draw
-        out = env.step(carry[0], action, _key(env, key, t))
-        return (out.state, out.obs), (out.obs, action, out.terminated, out.truncated)
-
-    T, H = jnp.arange(plan.T), jnp.arange(plan.T, plan.steps)
-    reached, first = jax.lax.scan(directed, start, (T, uniform[: plan.T], noise))
-    _, second = jax.lax.scan(act, reached, (H, uniform[plan.T : -1]))
+    draws = (jnp.arange(plan.T), uniform[: plan.T], noise)
+    reached, first = act(env, start, directed, draws, direct_key)
+    second = diffuse(env, reached, uniform[plan.T : -1], diffuse_key)
     after, action, terminated, truncated = jax.tree.map(
         lambda a, b: jnp.concatenate([a, b]), first, second
     )
     obs = jnp.concatenate([start[1][None], after])
     return Trajectory(obs, action, terminated, truncated, jax.vmap(env.features)(after))
+
+
+def diffuse(
+    env: Environment, start: tuple[Any, Array], uniform: Float[Array, "H act"], key: PRNGKeyArray
+) -> tuple[Array, ...]:
+    """The diffusing part: a random walk with uniform actions (Sect. 3.1)."""
+    return act(env, start, lambda _, action: action, uniform, key)[1]
+
+
+def act(
+    env: Environment,
+    start: tuple[Any, Array],
+    policy: Callable[[Array, Any], Array],
+    draws: PyTree,
+    key: PRNGKeyArray,
+) -> tuple[Any, tuple[Array, ...]]:
+    """One step per row of `draws`: the end, and (next obs, action, terminated, truncated) of each step."""
+
+    def step(carry: tuple, draw: tuple) -> tuple[tuple, tuple]:
+        (state, obs), (t, random) = carry, draw
+        action = policy(obs, random)
+        out = env.step(state, action, _key(env, key, t))
+        return (out.state, out.obs), (out.obs, action, out.terminated, out.truncated)
+
+    steps = jnp.arange(jax.tree.leaves(draws)[0].shape[0])
+    return jax.lax.scan(step, start, (steps, draws))
 
 
 def collect(
@@ -107,10 +130,14 @@ def collect(
     noise = sigma * jax.random.normal(normal_key, (*shape, plan.T, env.action_size))
     one = shape[0] * shape[1]
     starts = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (one, *leaf.shape[1:])).reshape(*shape, *leaf.shape[1:]),
+        lambda leaf: jnp.broadcast_to(leaf, (one, *leaf.shape[1:])).reshape(
+            *shape, *leaf.shape[1:]
+        ),
         starts,
     )
-    keys = jnp.broadcast_to(env_key, shape) if env.deterministic else jax.random.split(env_key, shape)
+    keys = (
+        jnp.broadcast_to(env_key, shape) if env.deterministic else jax.random.split(env_key, shape)
+    )
     run = lambda actor, *each: episode(env, plan, actor, each[0], mode, *each[1:])  # noqa: E731
     siblings = jax.vmap(jax.vmap(run, (None, 0, 0, 0, 0)))
     return siblings(actors, starts, uniform, noise, keys)

@@ -8,6 +8,7 @@ device would compile a program for every edit.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -68,7 +69,9 @@ class Arrays(eqx.Module):
 class Discovery:
     """UPSIDE's state and its elementary operations. `engine/train.py` puts them in order (Alg. 2)."""
 
-    def __init__(self, env: Environment, method: Method, seed: int, budget: int):
+    def __init__(
+        self, env: Environment, method: Method, seed: int, budget: int, capacity: int = CAPACITY
+    ):
         self.env, self.method, self.seed, self.budget = env, method, seed, budget
         self.programs = Programs(env, method)
         self.tree = Tree()
@@ -77,7 +80,7 @@ class Discovery:
         self.starts: Any = None
         self.buckets: set[int] = set()
         self.radius = 0.0
-        self.capacity = CAPACITY
+        self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
 
@@ -88,7 +91,10 @@ class Discovery:
         method, env = self.method, self.env
         plan, growth, n = method.plan, method.growth, method.growth.n_max
         B, features = plan.buffer_episodes * plan.H, len(env.space.low)
-        zero, one = np.zeros(env.observation_size, np.float32), np.ones(env.observation_size, np.float32)
+        zero, one = (
+            np.zeros(env.observation_size, np.float32),
+            np.ones(env.observation_size, np.float32),
+        )
         learners = stack([self._learner(zero, one) for _ in range(n)])
         bank = jax.tree.map(
             lambda leaf: np.zeros((self.capacity, *leaf.shape[1:]), leaf.dtype), learners.actor
@@ -120,7 +126,11 @@ class Discovery:
             ages=np.zeros(n, np.int32),
             learners=learners,
             replay=replays.init(
-                episodes, plan.T, method.reward.count(plan), env.observation_size, env.action_size,
+                episodes,
+                plan.T,
+                method.reward.count(plan),
+                env.observation_size,
+                env.action_size,
                 features,
             ),
             judge=judge,
@@ -128,9 +138,62 @@ class Discovery:
             kept_own=zeros(n, B, features),
         )
 
+    def grow(self) -> None:
+        """Double the room for policies. The only moment at which programs are compiled anew."""
+        old, n = self.capacity, self.method.growth.n_max
+        more = lambda leaf: np.concatenate([leaf, np.zeros_like(leaf[:old])])  # noqa: E731
+        split = (
+            lambda leaf: np.concatenate(  # noqa: E731
+                [leaf[:old], np.zeros_like(leaf[:old]), leaf[old:]]
+            )
+        )
+        arrays = self.arrays
+        self.set(
+            bank=jax.tree.map(more, arrays.bank),
+            probes=jax.tree.map(more, arrays.probes),
+            buffers=split(arrays.buffers),
+            counts=split(arrays.counts),
+            judge=discriminators.widen(arrays.judge, old, 2 * old + n, self.rng()),
+        )
+        self.capacity = 2 * old
+
     def set(self, **changes: Any) -> None:
         """Replace some of the arrays."""
         self.arrays = dataclasses.replace(self.arrays, **changes)
+
+    def state(self) -> dict[str, Any]:
+        """Everything of a run that is not an array, ready for JSON."""
+        return {
+            "nodes": self.tree.to_json(),
+            "expansion": dataclasses.asdict(self.expansion) if self.expansion else None,
+            "counters": dataclasses.asdict(self.counters),
+            "buckets": sorted(self.buckets),
+            "radius": self.radius,
+            "capacity": self.capacity,
+        }
+
+    @classmethod
+    def restored(
+        cls,
+        env: Environment,
+        method: Method,
+        seed: int,
+        budget: int,
+        state: dict[str, Any],
+        fill: Callable[[Arrays], Arrays],
+    ) -> Discovery:
+        """The run whose `state()` that was; `fill` puts the saved arrays into arrays of their shapes."""
+        run = cls(env, method, seed, budget, state["capacity"])
+        run.arrays = fill(run.arrays)
+        run.tree = Tree.from_json(state["nodes"])
+        run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
+        run.counters = Counters(**state["counters"])
+        run.buckets, run.radius = set(state["buckets"]), state["radius"]
+        if run.expansion is not None:
+            keys = run.counters.keys
+            run.go_to(run.expansion.node)
+            run.counters.keys = keys
+        return run
 
     def key(self) -> PRNGKeyArray:
         """A key never used before: the seed's key folded with a counter that is part of the state."""
@@ -324,9 +387,15 @@ class Discovery:
             episodes = self.episodes(x.node, wants, POLICY, self.method.learner.sigma)
             self.remember(episodes, wants)
             learners, ages = self.programs.learn(
-                self.arrays.learners, self.arrays.ages, self.arrays.replay, arrays.judge,
-                (weights > 0) & (arrays.counts > 0), self._labels(), training,
-                np.int32(growth.k_pol), self.key(),
+                self.arrays.learners,
+                self.arrays.ages,
+                self.arrays.replay,
+                arrays.judge,
+                (weights > 0) & (arrays.counts > 0),
+                self._labels(),
+                training,
+                np.int32(growth.k_pol),
+                self.key(),
             )
             self.set(learners=learners, ages=ages)
 
@@ -353,11 +422,19 @@ class Discovery:
         plan, growth, arrays = self.method.plan, self.method.growth, self.arrays
         self._place(x)
         recent = np.minimum(arrays.own_counts, growth.fresh * plan.H)
-        scored = np.where(x.slots([c for c in x.children if c.frozen], growth.n_max),
-                          arrays.own_counts, recent).astype(np.int32)
+        scored = np.where(
+            x.slots([c for c in x.children if c.frozen], growth.n_max), arrays.own_counts, recent
+        ).astype(np.int32)
         judge, d = self.programs.judge(
-            arrays.judge, arrays.buffers, arrays.counts, self.weights(x), arrays.own, scored,
-            self._labels(), np.int32(steps), self.key(),
+            arrays.judge,
+            arrays.buffers,
+            arrays.counts,
+            self.weights(x),
+            arrays.own,
+            scored,
+            self._labels(),
+            np.int32(steps),
+            self.key(),
         )
         self.set(judge=judge)
         values = np.asarray(d)
@@ -391,8 +468,11 @@ class Discovery:
         old = self.arrays.judge
         self.set(
             judge=discriminators.init(
-                self.method.discriminator, len(self.arrays.counts), np.asarray(old.center),
-                np.asarray(old.scale), self.rng(),
+                self.method.discriminator,
+                len(self.arrays.counts),
+                np.asarray(old.center),
+                np.asarray(old.scale),
+                self.rng(),
             )
         )
 
@@ -433,6 +513,8 @@ class Discovery:
 
     def consolidate(self, x: Expansion) -> list[int]:
         """The children become nodes of the tree, with the numbers that follow."""
+        if len(self.tree) + len(x.children) > self.capacity:
+            self.grow()
         arrays = self.arrays
         moved = np.arange(len(arrays.counts), dtype=np.int32)
         new = []

@@ -39,13 +39,42 @@ class Method:
             raise UserError(
                 f"--n-start {s['n_start']} exceeds --n-max {s['n_max']}: lower the one or raise the other"
             )
-        for name in ("T", "H", "n_start", "buffer_episodes", "hidden", "batch_pol", "hidden_discr",
-                     "batch_discr", "k_steps", "j", "k_pol", "k_discr", "policy_delay"):
+        for name in (
+            "T",
+            "H",
+            "n_start",
+            "buffer_episodes",
+            "hidden",
+            "batch_pol",
+            "hidden_discr",
+            "batch_discr",
+            "k_steps",
+            "j",
+            "k_pol",
+            "k_discr",
+            "policy_delay",
+        ):
             if s[name] < 1:
                 raise UserError(f"--{flag(name)} {s[name]} is less than 1: give at least 1")
-        for name in ("lr_pol", "lr_discr", "sigma", "tau", "gamma", "k_initial", "probes", "patience",
-                     "critic_warmup", "rollouts", "fresh", "consolidated_weight", "feature_scale",
-                     "target_noise", "noise_clip", "reprobes", "free_share"):
+        for name in (
+            "lr_pol",
+            "lr_discr",
+            "sigma",
+            "tau",
+            "gamma",
+            "k_initial",
+            "probes",
+            "patience",
+            "critic_warmup",
+            "rollouts",
+            "fresh",
+            "consolidated_weight",
+            "feature_scale",
+            "target_noise",
+            "noise_clip",
+            "reprobes",
+            "free_share",
+        ):
             if s[name] < 0:
                 raise UserError(f"--{flag(name)} {s[name]} is negative: give 0 or more")
         for name in ("gamma", "tau", "free_share"):

@@ -51,9 +51,9 @@ class Programs:
         """
         plan, n = self.method.plan, self.method.growth.n_max * self.method.plan.buffer_episodes
         keys = jax.random.split(key, 1 if self.env.deterministic else n)
-        starts, trace = jax.vmap(
-            lambda k: collect.walk(self.env, bank, path, length, plan.T, k)
-        )(keys)
+        starts, trace = jax.vmap(lambda k: collect.walk(self.env, bank, path, length, plan.T, k))(
+            keys
+        )
         return starts, jax.vmap(self.env.features)(trace[0])
 
     def _remember(
@@ -70,17 +70,18 @@ class Programs:
         judge: discriminators.State,
         classes: Bool[Array, " capacity"],
         labels: Int[Array, " n"],
-    ) -> Float[Array, "n episodes T"]:
-        """Every stored episode relabelled for every sibling with the current discriminator, in bulk."""
+    ) -> Float[Array, "n episodes T 2"]:
+        """Reward and achieved return of every stored transition for every sibling, by the current discriminator, in bulk."""
         plan, reward = self.method.plan, self.method.reward
-        table = jnp.zeros((labels.size, *replay.rows.shape[:2]))
+        table = jnp.zeros((labels.size, *replay.rows.shape[:2], 2))
 
         def chunk(i: Array, table: Array) -> Array:
             start = jnp.minimum(i * RELABEL_CHUNK, replay.rows.shape[0] - width)
             judged = jax.lax.dynamic_slice_in_dim(replay.judged, start, width)
             q = jnp.exp(judge.log_prob(judged, classes)[..., labels])
             paid = reward.pay(plan, jnp.moveaxis(q, -1, 0))
-            return jax.lax.dynamic_update_slice_in_dim(table, paid, start, axis=1)
+            both = jnp.stack([paid, replays.returns(paid, self.method.learner.gamma)], axis=-1)
+            return jax.lax.dynamic_update_slice_in_dim(table, both, start, axis=1)
 
         width = min(RELABEL_CHUNK, replay.rows.shape[0])
         chunks = (replay.size + RELABEL_CHUNK - 1) // RELABEL_CHUNK
@@ -112,7 +113,11 @@ class Programs:
             slot = order[i]
             pick = lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot, keepdims=False)  # noqa: E731
             state, age = self._update_skill(
-                jax.tree.map(pick, learners), ages[slot], replay, table[slot], chunks,
+                jax.tree.map(pick, learners),
+                ages[slot],
+                replay,
+                table[slot],
+                chunks,
                 jax.random.fold_in(key, slot),
             )
             put = lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, slot, 0)  # noqa: E731
@@ -125,7 +130,7 @@ class Programs:
         state: td3.State,
         age: Int[Array, ""],
         replay: replays.Replay,
-        rewards: Float[Array, "episodes T"],
+        rewards: Float[Array, "episodes T 2"],
         chunks: Int[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[td3.State, Int[Array, ""]]:

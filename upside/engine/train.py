@@ -41,8 +41,10 @@ def _next(run: Discovery) -> bool:
         return bool(queue)
     while True:
         run.measure_free_space()
-        gains = {z: len(run.claims(z)) / (run.prefix(z) + run.method.plan.steps)
-                 for z in range(len(tree))}
+        gains = {
+            z: len(run.claims(z)) / (run.prefix(z) + run.method.plan.steps)
+            for z in range(len(tree))
+        }
         if growth.order == "gain":
             best = max(gains, key=lambda z: gains[z])
         else:

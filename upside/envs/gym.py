@@ -160,7 +160,7 @@ def _background(layout: Layout) -> Image.Image:
         pen.line(_pixels(layout, *line), GRID, FINE)
     for x0, y0, x1, y1 in layout.blocks:
         pen.rectangle(_pixels(layout, x0, y1, x1, y0), SOLID)
-    _dot(pen, _pixels(layout, *layout.start)[0], 6, outline=START)
+    _dot(pen, _pixels(layout, *layout.start)[0], 6.0, outline=START)
     return picture
 
 
@@ -175,7 +175,7 @@ def draw(layout: Layout, trail: Trail) -> UInt8[np.ndarray, "height width 3"]:
         pen.line(ends, WALL, 3 * FINE)
         for end in ends:  # round ends close the corners
             _dot(pen, end, 1.5, fill=WALL)
-    _dot(pen, way[-1], 6, fill=AGENT, outline=PAPER)
+    _dot(pen, way[-1], 6.0, fill=AGENT, outline=PAPER)
     return np.asarray(picture.reduce(FINE))
 
 

@@ -67,13 +67,21 @@ def add(
 
 def gather(
     replay: Replay,
-    rewards: Float[Array, "episodes T"],
+    rewards: Float[Array, "episodes T 2"],
     draws: Float[Array, " b"],
 ) -> Batch:
-    """The transitions at uniform `draws` in [0, 1), with one skill's reward."""
+    """The transitions at uniform `draws` in [0, 1), with one skill's reward and achieved return."""
     _, T, width = replay.rows.shape
     index = jnp.minimum((draws * (replay.size * T)).astype(int), replay.size * T - 1)
     row = replay.rows.reshape(-1, width)[index]
     o, a = replay.observation_size, width - 2 * replay.observation_size - 1
-    reward = rewards.reshape(-1)[index]
-    return Batch(row[:, :o], row[:, o : o + a], reward, row[:, o + a : -1], row[:, -1])
+    paid = rewards.reshape(-1, 2)[index]
+    next_obs = row[:, o + a : -1]
+    return Batch(row[:, :o], row[:, o : o + a], paid[:, 0], next_obs, row[:, -1], paid[:, 1])
+
+
+def returns(rewards: Float[Array, "*n T"], gamma: float) -> Float[Array, "*n T"]:
+    """Discounted sums of the rewards that follow: R_t = r_t + γ R_{t+1}."""
+    T = rewards.shape[-1]
+    ahead = jnp.arange(T)[:, None] - jnp.arange(T)
+    return rewards @ jnp.where(ahead >= 0, gamma ** ahead.astype(float), 0.0)

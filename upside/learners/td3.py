@@ -41,6 +41,8 @@ class TD3:
     """Bound of that smoothing noise (TD3's own default)."""
     policy_delay: int = 2
     """Critic updates per actor update (TD3's own default)."""
+    self_imitation: bool = True
+    """Never value an action below the return its own episode achieved (Oh et al., 2018; paper: off)."""
 
 
 class Batch(NamedTuple):
@@ -51,6 +53,8 @@ class Batch(NamedTuple):
     reward: Float[Array, " b"]
     next_obs: Float[Array, "b obs"]
     done: Float[Array, " b"]
+    achieved: Float[Array, " b"]
+    """Discounted return that the rest of the stored episode did achieve, with the same reward."""
 
 
 class State(eqx.Module):
@@ -81,12 +85,18 @@ def init(
 
 
 def critic_loss(
-    critic: TwinCritic, state: State, batch: Batch, noise: Float[Array, "b act"], gamma: ArrayLike
+    critic: TwinCritic, state: State, batch: Batch, noise: Float[Array, "b act"], config: TD3
 ) -> Float[Array, ""]:
-    """½-free squared error to y = r + γ (1 - done) min_i Q'_i(s', π'(s') + ε), both critics summed."""
+    """Squared error of both critics to y = r + γ (1 - done) min_i Q'_i(s', π'(s') + ε).
+
+    With `self_imitation`, y is at least what the episode achieved from there on. A reward at the
+    end of T steps then reaches the first of them at once, not after T soft updates of the targets.
+    """
     next_action = jnp.clip(state.actor_target.squash(batch.next_obs) + noise, -1.0, 1.0)
     next_q = jnp.min(state.critic_target(batch.next_obs, next_action), axis=0)
-    target = batch.reward + gamma * (1.0 - batch.done) * next_q
+    target = batch.reward + config.gamma * (1.0 - batch.done) * next_q
+    if config.self_imitation:
+        target = jnp.maximum(target, batch.achieved)
     error = critic(batch.obs, batch.action) - jax.lax.stop_gradient(target)
     return jnp.mean(jnp.sum(error**2, axis=0))
 
@@ -105,7 +115,7 @@ def _descend(params: PyTree, grads: PyTree, opt: PyTree, lr: ArrayLike) -> tuple
 
 def update_critic(config: TD3, state: State, batch: Batch, noise: Array) -> State:
     """One gradient step of both critics, and their targets' soft update."""
-    grads = jax.grad(critic_loss)(state.critic, state, batch, noise, config.gamma)
+    grads = jax.grad(critic_loss)(state.critic, state, batch, noise, config)
     critic, opt = _descend(state.critic, grads, state.critic_opt, config.lr_pol)
     target = polyak(state.critic_target, critic, config.tau)
     return dataclasses.replace(state, critic=critic, critic_opt=opt, critic_target=target)

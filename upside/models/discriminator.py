@@ -7,6 +7,8 @@ removing a policy changes numbers, never shapes.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -76,6 +78,33 @@ def renew(state: State, label: int, rng: np.random.Generator) -> State:
     bias[label] = rng.uniform(-bound, bound)
     where = lambda s: (s.mlp.weights[-1], s.mlp.biases[-1])  # noqa: E731
     return eqx.tree_at(where, state, (jnp.asarray(weight), jnp.asarray(bias)))
+
+
+def widen(state: State, first: int, capacity: int, rng: np.random.Generator) -> State:
+    """Room for more classes: new ones are put in before the children's, which stay last."""
+    new = capacity - state.mlp.biases[-1].size
+    bound = 1.0 / state.mlp.weights[-1].shape[0] ** 0.5
+
+    def read_out(mlp: MLP, draw: Callable[..., np.ndarray]) -> MLP:
+        weight, bias = np.asarray(mlp.weights[-1]), np.asarray(mlp.biases[-1])
+        weight = np.insert(weight, [first] * new, draw(size=(len(weight), new)), axis=1)
+        bias = np.insert(bias, [first] * new, draw(size=new))
+        where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
+        return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
+
+    uniform = functools.partial(rng.uniform, -bound, bound)
+    zeros = lambda size: np.zeros(size)  # noqa: E731
+    opt = state.opt._replace(mu=read_out(state.opt.mu, zeros), nu=read_out(state.opt.nu, zeros))
+    return dataclasses.replace(state, mlp=read_out(state.mlp, uniform), opt=opt)
+
+
+def narrow(state: State, classes: int) -> State:
+    """Only the first classes, without the optimiser: what is saved for use."""
+    mlp = state.mlp
+    weights = (*mlp.weights[:-1], jnp.asarray(np.asarray(mlp.weights[-1])[:, :classes]))
+    biases = (*mlp.biases[:-1], jnp.asarray(np.asarray(mlp.biases[-1])[:classes]))
+    small = eqx.tree_at(lambda m: (m.weights, m.biases), mlp, (weights, biases))
+    return State(small, None, state.center, state.scale)
 
 
 def move(state: State, source: Int[np.ndarray, " capacity"]) -> State:

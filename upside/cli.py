@@ -1,0 +1,324 @@
+"""The command. What a user can get wrong ends in one line and exit code 2, before any work."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from upside.engine.method import Method
+from upside.types import UserError, unknown
+from upside.version import __version__
+
+if TYPE_CHECKING:
+    from upside.run import Run
+    from upside.session import Session
+
+POSITIONAL = tyro.conf.Positional
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `upside`."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except UserError as error:
+        print(f"upside: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("upside: interrupted; continue with 'upside resume DIR'", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if arguments[0] == "--version":
+        print(f"upside {__version__}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS)
+    return COMMANDS[name](rest) or 0
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10} {(f.__doc__ or '').splitlines()[0]}" for name, f in COMMANDS.items()]
+    return "\n".join(
+        ["usage: upside COMMAND ...", "", "Unsupervised skill discovery: direct, then diffuse.", ""]
+        + lines
+        + ["", "'upside COMMAND --help' says more."]
+    )
+
+
+def _parse(kind: Callable[..., Any], command: str, arguments: list[str], **options: Any) -> Any:
+    """`tyro.cli`, with its boxed report of a mistake folded into one line."""
+    report = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(report):
+            return tyro.cli(kind, prog=f"upside {command}", args=arguments, **options)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        words = re.sub(r"[─│╭╮╰╯┌┐└┘]|\x1b\[[0-9;]*m", " ", report.getvalue())
+        line = " ".join(words.split()).removeprefix("Parsing error ").removeprefix("Unrecognized options ")
+        line = re.split(r" For full helptext| Perhaps you meant| Similar arguments", line)[0]
+        raise UserError(f"{line} (see 'upside {command} --help')") from None
+
+
+# -------------------------------------------------------------------- train, resume
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Discover skills."""
+
+    env: str
+    """Environment by name (see 'upside envs'), or the path of a maze drawn in a text file."""
+    seed: int = 0
+    """Seed of everything random; the same seed gives the same tree."""
+    max_interactions: int = 1_000_000
+    """Environment steps the run may take, parents' skills and probes included."""
+    run_dir: Path | None = None
+    """Where the run is written (default: runs/METHOD-ENV-SEED)."""
+    overwrite: bool = False
+    """Replace the run that is in that directory."""
+    figures: bool = True
+    """Draw the pictures at the end."""
+    method: Method = dataclasses.field(default_factory=Method)
+    """The method's own settings."""
+
+
+def train(arguments: list[str]) -> None:
+    """Discover skills: upside train METHOD --env ENV [--seed N] [--max-interactions N] [--run-dir DIR]."""
+    from upside import methods, runs
+
+    if not arguments or arguments[0].startswith("-"):
+        names = ", ".join(methods.METHODS)
+        if arguments[:1] in (["-h"], ["--help"]):
+            print(f"usage: upside train METHOD --env ENV [OPTIONS]\n\nmethods: {names}")
+            return
+        raise UserError(f"which method? upside train METHOD --env ENV, with METHOD one of: {names}")
+    name, rest = arguments[0], arguments[1:]
+    method = methods.get(name)
+
+    default = Train(env=tyro.MISSING, method=method)
+    options = _parse(
+        Train, f"train {name}", rest, default=default, config=(tyro.conf.OmitArgPrefixes,)
+    )
+    config = runs.configure(
+        name, options.method, options.env, options.seed, options.max_interactions
+    )
+    label = Path(options.env).stem
+    where = options.run_dir or Path("runs") / f"{name}-{label}-{options.seed}"
+    directory = runs.RunDirectory.create(where, config, options.overwrite)
+    from upside.session import Session
+
+    _discover(Session(config, directory), options.figures)
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume:
+    """Continue a run that was interrupted; the result is the same, bit for bit."""
+
+    run_dir: POSITIONAL[Path]
+    """The run directory."""
+    figures: bool = True
+    """Draw the pictures at the end."""
+
+
+def resume(arguments: list[str]) -> None:
+    """Continue an interrupted run: upside resume DIR."""
+    from upside.runs import RunDirectory
+
+    options = _parse(Resume, "resume", arguments)
+    directory = RunDirectory.open(options.run_dir)
+    from upside.session import Session
+
+    _discover(Session.resume(directory), options.figures)
+
+
+def _discover(session: Session, figures: bool) -> None:
+    """Run a session with a live display in a terminal, quietly elsewhere; then say what was found."""
+    from rich.console import Console
+
+    _use_compilation_cache()
+    console = Console()
+    with contextlib.ExitStack() as stack:
+        if console.is_terminal:
+            from upside.progress import Progress
+
+            session.listeners.append(stack.enter_context(Progress(console)))
+        run = session.run()
+    assert session.directory is not None
+    path = session.directory.path
+    _print_coverage(run)
+    if figures:
+        from upside.figures import draw_all
+
+        with session.directory.writing():
+            draw_all(run, path / "figures")
+        print(f"pictures: {path / 'figures'}")
+    print(f"run directory: {path}")
+
+
+def _use_compilation_cache() -> None:
+    """Compiled programs are kept between runs: the second start is faster."""
+    import jax
+
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    where = os.environ.get("UPSIDE_CACHE", str(home / "upside" / "jax"))
+    if where:
+        jax.config.update("jax_compilation_cache_dir", where)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+# -------------------------------------------------------------------- coverage, plot
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """Measure what a run has discovered."""
+
+    run_dir: POSITIONAL[Path]
+    """The run directory."""
+    json: bool = False
+    """Print JSON."""
+    episodes: int = 10
+    """Diffusing parts per policy; they are evaluation, not interactions of the run."""
+    seed: int = 0
+    """Seed of those diffusing parts."""
+
+
+def coverage(arguments: list[str]) -> None:
+    """Buckets covered by a run's policies: upside coverage DIR [--json]."""
+    from upside.run import Run
+
+    options = _parse(Coverage, "coverage", arguments)
+    if options.episodes < 1:
+        raise UserError(f"--episodes {options.episodes} is less than 1: give at least 1")
+    run = Run.load(options.run_dir)
+    _use_compilation_cache()
+    if options.json:
+        print(json.dumps(run.coverage(episodes=options.episodes, seed=options.seed), indent=2))
+    else:
+        _print_coverage(run, episodes=options.episodes, seed=options.seed)
+
+
+def _print_coverage(run: Run, **options: Any) -> None:
+    r = run.coverage(**options)
+    of = f" of {r['reachable']} reachable" if r["reachable"] else ""
+    print(f"{r['method']} on {r['env']}, seed {r['seed']}: {r['ended']}")
+    print(f"buckets: {r['buckets']}{of} ({r['buckets_with_diffusing']} with the diffusing parts)")
+    print(f"policies: {r['policies']}, deepest at depth {r['depth']}")
+    print(
+        f"interactions: {r['interactions']:,} "
+        f"({r['interactions_without_prefix']:,} without the parents' skills), "
+        f"{r['seconds']:.0f} s"
+    )
+    print(
+        f"policies above η = {r['eta']}: {r['share_above_eta_on_buffers']:.0%} on their state "
+        f"buffers, {r['share_above_eta_on_fresh_states']:.0%} on fresh states"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Draw the pictures of a run."""
+
+    run_dir: POSITIONAL[Path]
+    """The run directory."""
+    figure: str | None = None
+    """Only this one, by name."""
+    output: Path | None = None
+    """Where to (default: the run directory's figures)."""
+
+
+def plot(arguments: list[str]) -> None:
+    """Draw a run's pictures again: upside plot DIR [--figure NAME] [--output DIR]."""
+    from upside import figures
+    from upside.run import Run
+    from upside.runs import RunDirectory
+
+    options = _parse(Plot, "plot", arguments)
+    if options.figure is not None and options.figure not in figures.names():
+        raise unknown("figure", options.figure, figures.names())
+    run = Run.load(options.run_dir)
+    _use_compilation_cache()
+    where = options.output or options.run_dir / "figures"
+    with RunDirectory(where).writing():
+        where.mkdir(parents=True, exist_ok=True)
+        for name in [options.figure] if options.figure else figures.names():
+            figures.draw(name, run, where / f"{name}.png")
+    print(f"pictures: {where}")
+
+
+# -------------------------------------------------------------------- lists, bench
+
+
+def methods_(arguments: list[str]) -> None:
+    """List the methods, and how their settings differ."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from upside.methods import METHODS
+
+    _parse(_Nothing, "methods", arguments)
+    settings = {name: entry.method.settings() for name, entry in METHODS.items()}
+    for name, entry in METHODS.items():
+        print(f"{name:<14} {entry.about}")
+    table = Table("setting", *settings, title="\nsettings that differ", title_justify="left")
+    for key in next(iter(settings.values())):
+        values = [str(s[key]) for s in settings.values()]
+        if len(set(values)) > 1:
+            table.add_row(key, *values)
+    Console().print(table)
+
+
+def envs_(arguments: list[str]) -> None:
+    """List the environments."""
+    from upside import envs
+
+    _parse(_Nothing, "envs", arguments)
+    for name, about in envs.describe().items():
+        print(f"{name:<18} {about}")
+    print(f"{'PATH.txt':<18} a maze drawn in a text file: # solid, . free, S start")
+
+
+def bench(arguments: list[str]) -> None:
+    """Measure speed beside Stable-Baselines3 and SBX (pip install 'upside[bench]')."""
+    from upside import bench as benches
+
+    benches.main(_parse(benches.Bench, "bench", arguments))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Nothing:
+    """No options."""
+
+
+COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
+    "train": train,
+    "resume": resume,
+    "coverage": coverage,
+    "plot": plot,
+    "methods": methods_,
+    "envs": envs_,
+    "bench": bench,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""A discovered tree of skills, loaded: inspect it, roll policies out, measure it, draw it.
+
+Loading reads JSON and safetensors; no training code runs and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from upside.engine import collect
+from upside.engine.method import Method
+from upside.models import discriminator as discriminators
+from upside.nets import MLP, Actor
+from upside.runs import Config, RunDirectory, flatten
+from upside.skills.tree import Tree
+from upside.types import Environment, UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollouts:
+    """Every policy of a tree, executed: what its directed skills pass, and where it diffuses."""
+
+    directed: list[Float[np.ndarray, "steps obs"]]
+    """Observations along the whole chain of skills, s_0 first, one array a policy."""
+    diffusing: Float[np.ndarray, "policies episodes H feat"]
+    """Features of the states of the diffusing parts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a run has found: the tree, its skills, state buffers and discriminator."""
+
+    config: Config
+    env: Environment
+    method: Method
+    tree: Tree
+    actors: Actor
+    """The skills, stacked; row 0 (the root) is empty."""
+    buffers: Float[np.ndarray, "policies B feat"]
+    judge: discriminators.State
+    summary: dict[str, Any]
+    """Counters: interactions, seconds, why it ended, ..."""
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """One entry a round: interactions, policies, discriminabilities in training, ..."""
+
+    def __len__(self) -> int:
+        """Number of policies, the root included."""
+        return len(self.tree)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Read a run directory."""
+        directory = RunDirectory.open(path)
+        config = directory.config()
+        saved, arrays = directory.load_tree()
+        metrics = directory.path / "metrics.jsonl"
+        lines = metrics.read_text().splitlines() if metrics.is_file() else []
+        return cls(
+            config=config,
+            env=config.environment(),
+            method=config.build(),
+            tree=Tree.from_json(saved["nodes"]),
+            actors=_actors(arrays, "bank"),
+            buffers=arrays["buffers"],
+            judge=_judge(arrays),
+            summary=saved["summary"],
+            history=[json.loads(line) for line in lines],
+        )
+
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write the tree to a new run directory (without checkpoints: it can be used, not resumed)."""
+        directory = RunDirectory.create(path, self.config, overwrite)
+        directory.save_tree({"nodes": self.tree.to_json(), "summary": self.summary}, self.arrays())
+        lines = "".join(json.dumps(entry) + "\n" for entry in self.history)
+        with directory.writing():
+            directory._write("metrics.jsonl", lines.encode())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything of `tree.safetensors`."""
+        judge = {"mlp": self.judge.mlp, "center": self.judge.center, "scale": self.judge.scale}
+        return flatten({"bank": self.actors, "buffers": self.buffers, "judge": judge})
+
+    def actor(self, policy: int) -> Actor:
+        """The directed skill of one policy: a function from observations to actions."""
+        self._check(policy)
+        return jax.tree.map(lambda leaf: leaf[policy], self.actors)
+
+    def rollout(
+        self, policy: int, seed: int = 0
+    ) -> tuple[Float[np.ndarray, "steps obs"], Float[np.ndarray, "H obs"]]:
+        """Execute one policy: its chain of directed skills, then its diffusing part."""
+        self._check(policy)
+        walked, after = self._execute(np.asarray([policy]), 1, seed)
+        steps = self.tree[policy].depth * self.method.plan.T + 1
+        return np.asarray(walked)[0, 0, :steps], np.asarray(after)[0, 0]
+
+    def rollouts(self, episodes: int = 10, seed: int = 0) -> Rollouts:
+        """Execute every policy `episodes` times (the directed part is noise-free)."""
+        walked, after = self._execute(np.arange(len(self)), episodes, seed)
+        T = self.method.plan.T
+        directed = [
+            np.asarray(walked[z, 0, : self.tree[z].depth * T + 1]) for z in range(len(self))
+        ]
+        return Rollouts(
+            directed, np.asarray(jax.vmap(jax.vmap(jax.vmap(self.env.features)))(after))
+        )
+
+    def _execute(self, policies: np.ndarray, episodes: int, seed: int) -> tuple[Array, Array]:
+        depth = max(1, *(n.depth for n in self.tree.nodes))
+        paths = np.zeros((len(policies), depth), np.int32)
+        lengths = np.zeros(len(policies), np.int32)
+        for row, z in enumerate(policies):
+            path = self.tree.path(int(z))
+            paths[row, : len(path)], lengths[row] = path, len(path)
+        key = jax.random.key(seed)
+        plan = self.method.plan
+        return _execute(self.env, plan.T, plan.H, episodes, self.actors, paths, lengths, key)
+
+    def q(self, features: Float[np.ndarray, "*n feat"]) -> Float[np.ndarray, "*n policies"]:
+        """The discriminator's q(z | s) over all policies."""
+        everyone = np.ones(len(self), bool)
+        return np.exp(np.asarray(self.judge.log_prob(jnp.asarray(features), jnp.asarray(everyone))))
+
+    def coverage(self, **options: Any) -> dict[str, Any]:
+        """Buckets covered and the rest of `upside coverage`."""
+        from upside.evaluate.coverage import report
+
+        return report(self, **options)
+
+    def plot(self, figure: str, path: str | Path | None = None) -> Figure:
+        """Draw one of the figures of `upside.figures` by name; saved if `path` is given."""
+        from upside import figures
+
+        return figures.draw(figure, self, path)
+
+    def _check(self, policy: int) -> None:
+        if not 0 <= policy < len(self):
+            raise UserError(f"policy {policy} does not exist: this run has 0 to {len(self) - 1}")
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _execute(
+    env: Environment,
+    T: int,
+    H: int,
+    episodes: int,
+    bank: Actor,
+    paths: Int[Array, "n depth"],
+    lengths: Int[Array, " n"],
+    key: PRNGKeyArray,
+) -> tuple[Array, Array]:
+    uniform_key, env_key = jax.random.split(key)
+    shape = (paths.shape[0], episodes)
+    uniform = jax.random.uniform(uniform_key, (*shape, H, env.action_size), minval=-1, maxval=1)
+    keys = jax.random.split(env_key, shape)
+
+    def one(path: Array, length: Array, uniform: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+        walk_key, diffuse_key = jax.random.split(key)
+        start, trace = collect.walk(env, bank, path, length, T, walk_key)
+        return trace, collect.diffuse(env, start, uniform, diffuse_key)[0]
+
+    return jax.vmap(jax.vmap(one, (None, None, 0, 0)))(paths, lengths, uniform, keys)
+
+
+def _mlp(arrays: dict[str, np.ndarray], prefix: str) -> MLP:
+    """An MLP of whatever size was saved."""
+    mlp = object.__new__(MLP)
+    for field in ("weights", "biases"):
+        names = sorted(n for n in arrays if n.startswith(f"{prefix}.{field}."))
+        object.__setattr__(mlp, field, tuple(jnp.asarray(arrays[n]) for n in names))
+    return mlp
+
+
+def _actors(arrays: dict[str, np.ndarray], prefix: str) -> Actor:
+    actor = object.__new__(Actor)
+    object.__setattr__(actor, "mlp", _mlp(arrays, f"{prefix}.mlp"))
+    for field in ("center", "scale"):
+        object.__setattr__(actor, field, jnp.asarray(arrays[f"{prefix}.{field}"]))
+    return actor
+
+
+def _judge(arrays: dict[str, np.ndarray]) -> discriminators.State:
+    center, scale = jnp.asarray(arrays["judge.center"]), jnp.asarray(arrays["judge.scale"])
+    return discriminators.State(_mlp(arrays, "judge.mlp"), None, center, scale)

@@ -1,0 +1,241 @@
+"""The run directory: the only interface between discovering, measuring and showing.
+
+    config.json          what was run: method, settings, environment, seed, budget, version
+    metrics.jsonl        one line a round
+    events/              the same for TensorBoard
+    tree.json            the tree, counters, whether the run has ended
+    tree.safetensors     skills, state buffers and discriminator behind it
+    checkpoints/         the two newest states of the run, to resume from
+    figures/             pictures
+
+Nothing is pickled. A checkpoint is one file whose name carries its own digest, written aside and
+renamed, so that it is either whole or not there; the one before is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors
+import safetensors.numpy
+from jaxtyping import PyTree
+
+from upside import envs
+from upside.engine.method import Method
+from upside.envs.layouts import Layout
+from upside.envs.maze import Maze
+from upside.types import Environment, UserError
+from upside.version import __version__
+
+FORMAT = 1
+"""Version of the run directory's format; a newer one is refused."""
+KEPT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What was asked for; with the package's version it determines the run."""
+
+    method: str
+    settings: dict[str, dict[str, Any]]
+    env: str
+    seed: int
+    max_interactions: int
+    layout: dict[str, Any] | None = None
+    """The maze itself, so that a run outlives the text file it was drawn in."""
+    version: str = __version__
+    format: int = FORMAT
+
+    def environment(self) -> Environment:
+        if self.layout is None:
+            return envs.make(self.env)
+        fields = {k: _tuples(v) for k, v in self.layout.items()}
+        return Maze(Layout(**fields))
+
+    def build(self) -> Method:
+        """The method with these settings."""
+        slots = {f.name: type(getattr(Method(), f.name)) for f in dataclasses.fields(Method)}
+        return Method(**{name: kind(**self.settings[name]) for name, kind in slots.items()})
+
+
+def configure(method: str, value: Method, env: str, seed: int, max_interactions: int) -> Config:
+    """A checked configuration; everything a user can get wrong is refused here, before any work."""
+    value.check()
+    if seed < 0:
+        raise UserError(f"--seed {seed} is negative: give 0 or more")
+    if max_interactions < 1:
+        raise UserError(f"--max-interactions {max_interactions} is less than 1: try 1000000")
+    environment = envs.make(env)
+    layout = dataclasses.asdict(environment.layout) if isinstance(environment, Maze) else None
+    return Config(method, dataclasses.asdict(value), env, seed, max_interactions, layout)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+class RunDirectory:
+    """Reads and writes one run directory."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | Path, config: Config, overwrite: bool = False) -> RunDirectory:
+        """A new directory with its configuration; never touches an existing run unless told to."""
+        run = cls(path)
+        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+            if not (run.path / "config.json").is_file():
+                raise UserError(
+                    f"{path} exists and is not a run directory: choose another --run-dir"
+                )
+            if not overwrite:
+                raise UserError(
+                    f"{path} already holds a run: continue it with 'upside resume {path}', "
+                    "or start anew with --overwrite"
+                )
+        with run.writing():
+            if run.path.exists():
+                shutil.rmtree(run.path)
+            (run.path / "checkpoints").mkdir(parents=True)
+            (run.path / "figures").mkdir()
+            run._write("config.json", _json(dataclasses.asdict(config)))
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDirectory:
+        """An existing directory, or a clear refusal."""
+        run = cls(path)
+        if not (run.path / "config.json").is_file():
+            raise UserError(f"{path} is not a run directory: it has no config.json")
+        found = run._read_json("config.json").get("format")
+        if not isinstance(found, int):
+            raise UserError(f"{path} is not a run directory: its config.json has no format number")
+        if found > FORMAT:
+            raise UserError(
+                f"{path} has format {found}, newer than the {FORMAT} that upside {__version__} "
+                "reads: upgrade upside"
+            )
+        return run
+
+    def config(self) -> Config:
+        try:
+            return Config(**self._read_json("config.json"))
+        except TypeError as error:
+            raise UserError(f"{self.path}/config.json cannot be understood: {error}") from None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A full disk or a read-only directory is the user's to mend; what was saved stays whole."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UserError(
+                f"cannot write to {self.path}: {reason}. What was saved before is intact; mend it, "
+                f"then run 'upside resume {self.path}'"
+            ) from None
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Atomic and durable: aside, flushed to the disk, renamed."""
+        target = self.path / name
+        aside = target.with_name(target.name + ".part")
+        try:
+            with aside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(target)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        try:
+            return json.loads((self.path / name).read_text())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.path / name} cannot be read: {error}") from None
+
+    # ---------------------------------------------------------------- tree
+
+    def save_tree(self, tree: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """The tree for those who measure, show and use it. One digest ties the two files together."""
+        data = safetensors.numpy.save(arrays)
+        with self.writing():
+            self._write("tree.safetensors", data)
+            self._write("tree.json", _json({**tree, "arrays_sha256": _digest(data)}))
+
+    def load_tree(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        if not (self.path / "tree.json").is_file():
+            raise UserError(
+                f"{self.path} has no tree yet: let it run for a while ('upside resume')"
+            )
+        return self._read_json("tree.json"), safetensors.numpy.load_file(
+            self.path / "tree.safetensors"
+        )
+
+    # ---------------------------------------------------------------- checkpoints
+
+    def save_checkpoint(self, arrays: PyTree, state: dict[str, Any]) -> None:
+        """The whole state of a run in one file; older ones than the last KEPT are removed."""
+        data = safetensors.numpy.save(flatten(arrays), metadata={"state": json.dumps(state)})
+        newest = self._checkpoints()[-1:]
+        number = int(newest[0].stem.partition("-")[0]) + 1 if newest else 1
+        with self.writing():
+            self._write(f"checkpoints/{number:06d}-{_digest(data)}.safetensors", data)
+            for old in self._checkpoints()[:-KEPT]:
+                old.unlink()
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted((self.path / "checkpoints").glob("*.safetensors"))
+
+    def load_checkpoint(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """The newest whole checkpoint, or None; a damaged one is passed over."""
+        for path in reversed(self._checkpoints()):
+            data = path.read_bytes()
+            if path.stem.partition("-")[2] != _digest(data):
+                continue
+            with safetensors.safe_open(path, framework="numpy") as file:
+                state = json.loads(file.metadata()["state"])
+            return safetensors.numpy.load(data), state
+        return None
+
+
+def flatten(tree: PyTree) -> dict[str, np.ndarray]:
+    """A pytree of arrays as named arrays."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {_name(path): np.ascontiguousarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(template: PyTree, arrays: dict[str, np.ndarray]) -> PyTree:
+    """The inverse: `template` with its leaves replaced. NumPy leaves stay NumPy, others go to the device."""
+
+    def fill(path: Any, leaf: Any) -> Any:
+        value = arrays[_name(path)]
+        if value.shape != leaf.shape:
+            raise UserError(f"saved array {_name(path)} has shape {value.shape}, not {leaf.shape}")
+        return value.copy() if isinstance(leaf, np.ndarray) else jax.numpy.asarray(value)
+
+    return jax.tree_util.tree_map_with_path(fill, template)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _json(data: Any) -> bytes:
+    return (json.dumps(data, indent=2) + "\n").encode()

@@ -1,0 +1,195 @@
+"""Discovery with its side effects: run directory, metrics, checkpoints, progress.
+
+A run may be killed at any moment. The state is saved between rounds, so the run that resumes does
+again, bit for bit, what was done after the last checkpoint; metrics written since are cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from upside.engine.discovery import Discovery
+from upside.engine.train import rounds
+from upside.models import discriminator as discriminators
+from upside.run import Run
+from upside.runs import Config, RunDirectory, unflatten
+
+CHECKPOINT_SECONDS = 5.0
+"""Work that a kill may cost, in seconds."""
+
+Listener = Callable[[Discovery, dict[str, Any]], None]
+
+
+class Session:
+    """One run, from its configuration to its end."""
+
+    def __init__(self, config: Config, directory: RunDirectory | None = None):
+        self.config, self.directory = config, directory
+        self.started = time.perf_counter()
+        self.before = 0.0
+        self.ended = "running"
+        self.history: list[dict[str, Any]] = []
+        self.listeners: list[Listener] = []
+        env, method = config.environment(), config.build()
+        self.discovery = Discovery(env, method, config.seed, config.max_interactions)
+        self._metrics: Any = None
+        self._events: Any = None
+
+    @classmethod
+    def resume(cls, directory: RunDirectory) -> Session:
+        """Continue from the newest whole checkpoint, or from the start if there is none."""
+        config = directory.config()
+        session = cls(config, directory)
+        saved = directory.load_checkpoint()
+        lines = 0
+        if saved is not None:
+            arrays, state = saved
+            run = session.discovery
+            session.discovery = Discovery.restored(
+                run.env,
+                run.method,
+                config.seed,
+                config.max_interactions,
+                state["discovery"],
+                lambda template: unflatten(template, arrays),
+            )
+            session.before, session.ended = state["seconds"], state["ended"]
+            lines = state["lines"]
+        metrics = directory.path / "metrics.jsonl"
+        if metrics.is_file():
+            kept = metrics.read_text().splitlines(keepends=True)[:lines]
+            with directory.writing():
+                metrics.write_text("".join(kept))
+            session.history = [json.loads(line) for line in kept]
+        return session
+
+    @property
+    def seconds(self) -> float:
+        """Wall time spent on this run, compilation and earlier sittings included."""
+        return self.before + time.perf_counter() - self.started
+
+    def run(self) -> Run:
+        """Discover until the end; returns what was found."""
+        saved = time.perf_counter()
+        for event in self._events_of_run():
+            entry = self._entry(event)
+            self._log(entry)
+            for listen in self.listeners:
+                listen(self.discovery, entry)
+            if time.perf_counter() - saved > CHECKPOINT_SECONDS:
+                self.checkpoint()
+                saved = time.perf_counter()
+        self._close()
+        return self.checkpoint()
+
+    def _events_of_run(self) -> Iterator[str]:
+        if self.ended != "running":
+            return
+        for event in rounds(self.discovery):
+            if event in ("budget spent", "nothing left to expand"):
+                self.ended = event
+            yield event
+
+    def _entry(self, event: str) -> dict[str, Any]:
+        """One line of metrics."""
+        run = self.discovery
+        x = run.expansion
+        return {
+            "event": event,
+            "interactions": run.counters.interactions,
+            "interactions_without_prefix": run.counters.interactions_without_prefix,
+            "seconds": round(self.seconds, 3),
+            "policies": len(run.tree) - 1,
+            "buckets": len(run.buckets),
+            "node": x.node if x else None,
+            "discriminability": [round(c.d, 4) for c in x.children] if x else [],
+            "direction": x.direction if x else None,
+        }
+
+    def _log(self, entry: dict[str, Any]) -> None:
+        self.history.append(entry)
+        if self.directory is None:
+            return
+        from tensorboardX import SummaryWriter
+
+        step = entry["interactions"]
+        with self.directory.writing():
+            if self._metrics is None:
+                self._metrics = (self.directory.path / "metrics.jsonl").open("a")
+                events = str(self.directory.path / "events")
+                self._events = SummaryWriter(events, purge_step=step, write_to_disk=True)
+            self._metrics.write(json.dumps(entry) + "\n")
+            self._metrics.flush()
+            for name in ("policies", "buckets", "seconds"):
+                self._events.add_scalar(name, entry[name], step)
+            if entry["discriminability"]:
+                self._events.add_scalar("active", len(entry["discriminability"]), step)
+                mean = float(np.mean(entry["discriminability"]))
+                self._events.add_scalar("discriminability", mean, step)
+
+    def _close(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+            self._events.close()
+
+    def checkpoint(self) -> Run:
+        """Save the state to resume from, and the tree to look at; returns the latter."""
+        result = self.result()
+        if self.directory is None:
+            return result
+        state = {
+            "discovery": self.discovery.state(),
+            "seconds": self.seconds,
+            "ended": self.ended,
+            "lines": len(self.history),
+        }
+        arrays = jax.tree.map(np.asarray, self.discovery.arrays)
+        self.directory.save_checkpoint(arrays, state)
+        tree = {"nodes": result.tree.to_json(), "summary": result.summary}
+        self.directory.save_tree(tree, result.arrays())
+        return result
+
+    def result(self) -> Run:
+        """What has been found so far."""
+        run = self.discovery
+        n = len(run.tree)
+        counters = run.counters
+        summary = {
+            "interactions": counters.interactions,
+            "interactions_without_prefix": counters.interactions_without_prefix,
+            "rounds": counters.rounds,
+            "expansions": counters.expansions,
+            "seconds": round(self.seconds, 3),
+            "ended": self.ended,
+        }
+        return Run(
+            config=self.config,
+            env=run.env,
+            method=run.method,
+            tree=run.tree,
+            actors=jax.tree.map(lambda leaf: leaf[:n], run.arrays.bank),
+            buffers=run.arrays.buffers[:n],
+            judge=discriminators.narrow(run.arrays.judge, n),
+            summary=summary,
+            history=self.history,
+        )
+
+
+def train(
+    config: Config,
+    run_dir: str | Path | None = None,
+    overwrite: bool = False,
+    listeners: tuple[Listener, ...] = (),
+) -> Run:
+    """Discover, in a new run directory if one is given."""
+    directory = RunDirectory.create(run_dir, config, overwrite) if run_dir is not None else None
+    session = Session(config, directory)
+    session.listeners.extend(listeners)
+    return session.run()
