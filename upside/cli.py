@@ -73,9 +73,9 @@ def _parse(kind: Callable[..., Any], command: str, arguments: list[str], **optio
     except SystemExit as stop:
         if not stop.code:
             raise
-        words = re.sub(r"[─│╭╮╰╯┌┐└┘]|\x1b\[[0-9;]*m", " ", report.getvalue())
-        line = " ".join(words.split()).removeprefix("Parsing error ").removeprefix("Unrecognized options ")
-        line = re.split(r" For full helptext| Perhaps you meant| Similar arguments", line)[0]
+        words = " ".join(re.sub(r"[─│╭╮╰╯]|\x1b\[[0-9;]*m", " ", report.getvalue()).split())
+        words = re.sub(r"^(Parsing error|Value error|Required options|Unrecognized options) ", "", words)
+        line = re.split(r" For full helptext| Argument helptext", words)[0]
         raise UserError(f"{line} (see 'upside {command} --help')") from None
 
 
@@ -86,7 +86,7 @@ def _parse(kind: Callable[..., Any], command: str, arguments: list[str], **optio
 class Train:
     """Discover skills."""
 
-    env: str
+    env: str = "bottleneck-maze"
     """Environment by name (see 'upside envs'), or the path of a maze drawn in a text file."""
     seed: int = 0
     """Seed of everything random; the same seed gives the same tree."""
@@ -98,12 +98,14 @@ class Train:
     """Replace the run that is in that directory."""
     figures: bool = True
     """Draw the pictures at the end."""
+    checkpoint_seconds: float = 5.0
+    """Save the state this often; a kill costs at most as much work."""
     method: Method = dataclasses.field(default_factory=Method)
     """The method's own settings."""
 
 
 def train(arguments: list[str]) -> None:
-    """Discover skills: upside train METHOD --env ENV [--seed N] [--max-interactions N] [--run-dir DIR]."""
+    """Discover skills: upside train METHOD --env ENV [--seed N] [--max-interactions N] [--run-dir DIR]"""
     from upside import methods, runs
 
     if not arguments or arguments[0].startswith("-"):
@@ -115,7 +117,7 @@ def train(arguments: list[str]) -> None:
     name, rest = arguments[0], arguments[1:]
     method = methods.get(name)
 
-    default = Train(env=tyro.MISSING, method=method)
+    default = Train(method=method)
     options = _parse(
         Train, f"train {name}", rest, default=default, config=(tyro.conf.OmitArgPrefixes,)
     )
@@ -127,7 +129,7 @@ def train(arguments: list[str]) -> None:
     directory = runs.RunDirectory.create(where, config, options.overwrite)
     from upside.session import Session
 
-    _discover(Session(config, directory), options.figures)
+    _discover(Session(config, directory, options.checkpoint_seconds), options.figures)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +140,8 @@ class Resume:
     """The run directory."""
     figures: bool = True
     """Draw the pictures at the end."""
+    checkpoint_seconds: float = 5.0
+    """Save the state this often; a kill costs at most as much work."""
 
 
 def resume(arguments: list[str]) -> None:
@@ -148,7 +152,7 @@ def resume(arguments: list[str]) -> None:
     directory = RunDirectory.open(options.run_dir)
     from upside.session import Session
 
-    _discover(Session.resume(directory), options.figures)
+    _discover(Session.resume(directory, options.checkpoint_seconds), options.figures)
 
 
 def _discover(session: Session, figures: bool) -> None:

@@ -18,13 +18,14 @@ UPSIDE = Method()
 """Our default: Alg. 2 with the free-space gate, claims, cheap rounds, freezing and giving up."""
 
 PAPER = Method(
-    learner=TD3(self_imitation=False),
+    learner=TD3(tau=0.005, self_imitation=False),
     discriminator=Discriminator(keep_discriminator=False),
     growth=Growth(
         k_initial=1000,
         k_pol=100,
         rollouts=1,
         fresh=10,
+        rehearsal=0,
         critic_warmup=0,
         order="discriminability",
         probes=0,
@@ -32,6 +33,7 @@ PAPER = Method(
         freeze=False,
         patience=0,
         check_consolidated=False,
+        relax=1.0,
         reprobes=0,
     ),
 )

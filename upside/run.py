@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Rollouts:
     """Every policy of a tree, executed: what its directed skills pass, and where it diffuses."""
 
-    directed: list[Float[np.ndarray, "steps obs"]]
+    directed: list[Float[np.ndarray, "_ obs"]]
     """Observations along the whole chain of skills, s_0 first, one array a policy."""
     diffusing: Float[np.ndarray, "policies episodes H feat"]
     """Features of the states of the diffusing parts."""
@@ -164,12 +164,11 @@ def _execute(
     uniform_key, env_key = jax.random.split(key)
     shape = (paths.shape[0], episodes)
     uniform = jax.random.uniform(uniform_key, (*shape, H, env.action_size), minval=-1, maxval=1)
-    keys = jax.random.split(env_key, shape)
+    keys = jax.random.split(env_key, (*shape, 2))
 
-    def one(path: Array, length: Array, uniform: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
-        walk_key, diffuse_key = jax.random.split(key)
-        start, trace = collect.walk(env, bank, path, length, T, walk_key)
-        return trace, collect.diffuse(env, start, uniform, diffuse_key)[0]
+    def one(path: Array, length: Array, uniform: Array, keys: PRNGKeyArray) -> tuple[Array, Array]:
+        start, trace = collect.walk(env, bank, path, length, T, keys[0])
+        return trace, collect.diffuse(env, start, uniform, keys[1])[0]
 
     return jax.vmap(jax.vmap(one, (None, None, 0, 0)))(paths, lengths, uniform, keys)
 

@@ -214,7 +214,7 @@ class RunDirectory:
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:
     """A pytree of arrays as named arrays."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {_name(path): np.ascontiguousarray(leaf) for path, leaf in leaves}
+    return {_name(path): np.array(leaf, order="C") for path, leaf in leaves}
 
 
 def unflatten(template: PyTree, arrays: dict[str, np.ndarray]) -> PyTree:

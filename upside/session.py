@@ -21,17 +21,17 @@ from upside.models import discriminator as discriminators
 from upside.run import Run
 from upside.runs import Config, RunDirectory, unflatten
 
-CHECKPOINT_SECONDS = 5.0
-"""Work that a kill may cost, in seconds."""
-
 Listener = Callable[[Discovery, dict[str, Any]], None]
 
 
 class Session:
     """One run, from its configuration to its end."""
 
-    def __init__(self, config: Config, directory: RunDirectory | None = None):
+    def __init__(
+        self, config: Config, directory: RunDirectory | None = None, checkpoint_seconds: float = 5.0
+    ):
         self.config, self.directory = config, directory
+        self.checkpoint_seconds = checkpoint_seconds
         self.started = time.perf_counter()
         self.before = 0.0
         self.ended = "running"
@@ -43,10 +43,10 @@ class Session:
         self._events: Any = None
 
     @classmethod
-    def resume(cls, directory: RunDirectory) -> Session:
+    def resume(cls, directory: RunDirectory, checkpoint_seconds: float = 5.0) -> Session:
         """Continue from the newest whole checkpoint, or from the start if there is none."""
         config = directory.config()
-        session = cls(config, directory)
+        session = cls(config, directory, checkpoint_seconds)
         saved = directory.load_checkpoint()
         lines = 0
         if saved is not None:
@@ -83,7 +83,7 @@ class Session:
             self._log(entry)
             for listen in self.listeners:
                 listen(self.discovery, entry)
-            if time.perf_counter() - saved > CHECKPOINT_SECONDS:
+            if time.perf_counter() - saved > self.checkpoint_seconds:
                 self.checkpoint()
                 saved = time.perf_counter()
         self._close()

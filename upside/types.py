@@ -39,7 +39,7 @@ class Trajectory(NamedTuple):
     `features` are those of `obs[1:]`, the states that were reached.
     """
 
-    obs: Float[Array, "*n steps+1 obs"]
+    obs: Float[Array, "*n points obs"]
     action: Float[Array, "*n steps act"]
     terminated: Bool[Array, "*n steps"]
     truncated: Bool[Array, "*n steps"]

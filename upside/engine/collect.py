@@ -29,7 +29,7 @@ def walk(
     length: Int[Array, ""],
     T: int,
     key: PRNGKeyArray,
-) -> tuple[Any, Float[Array, "steps obs"]]:
+) -> tuple[Any, Float[Array, "points obs"]]:
     """Reset and follow the skills `path[:length]`, T noise-free steps each: where a node's episodes start.
 
     `length` is traced: deeper trees run longer and compile nothing. Also returns the observations
@@ -60,7 +60,7 @@ def episode(
     actor: Actor,
     start: tuple[Any, Array],
     mode: ArrayLike,
-    uniform: Float[Array, "steps+1 act"],
+    uniform: Float[Array, "draws act"],
     noise: Float[Array, "T act"],
     key: PRNGKeyArray,
 ) -> Trajectory:

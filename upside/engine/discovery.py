@@ -19,7 +19,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from upside.engine.collect import POLICY, PROBE, RANDOM
 from upside.engine.method import Method
-from upside.engine.round import Programs
+from upside.engine.round import programs
 from upside.learners import replay as replays
 from upside.learners import td3
 from upside.models import discriminator as discriminators
@@ -73,13 +73,17 @@ class Discovery:
         self, env: Environment, method: Method, seed: int, budget: int, capacity: int = CAPACITY
     ):
         self.env, self.method, self.seed, self.budget = env, method, seed, budget
-        self.programs = Programs(env, method)
+        self.programs = programs(env, method)
         self.tree = Tree()
         self.expansion: Expansion | None = None
         self.counters = Counters()
         self.starts: Any = None
+        self.starts_key = 0
         self.buckets: set[int] = set()
         self.radius = 0.0
+        """How far the root's diffusing part reaches: the unit of distance."""
+        self.reach = 0.0
+        """How far from consolidated policies a state must be to count as free, at present."""
         self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
@@ -169,7 +173,9 @@ class Discovery:
             "counters": dataclasses.asdict(self.counters),
             "buckets": sorted(self.buckets),
             "radius": self.radius,
+            "reach": self.reach,
             "capacity": self.capacity,
+            "starts_key": self.starts_key,
         }
 
     @classmethod
@@ -188,9 +194,10 @@ class Discovery:
         run.tree = Tree.from_json(state["nodes"])
         run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
         run.counters = Counters(**state["counters"])
-        run.buckets, run.radius = set(state["buckets"]), state["radius"]
+        run.buckets = set(state["buckets"])
+        run.radius, run.reach = state["radius"], state["reach"]
         if run.expansion is not None:
-            keys = run.counters.keys
+            keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
             run.go_to(run.expansion.node)
             run.counters.keys = keys
         return run
@@ -226,7 +233,9 @@ class Discovery:
         skills = self.tree.path(node)
         path[: len(skills)] = skills
         length = np.int32(len(skills))
-        self.starts, trace = self.programs.walk(self.arrays.bank, path, length, self.key())
+        key = self.key()
+        self.starts_key = self.counters.keys
+        self.starts, trace = self.programs.walk(self.arrays.bank, path, length, key)
         passed = self.env.space.bucket(np.asarray(trace))
         self.buckets |= set(passed[passed >= 0].tolist())
 
@@ -266,6 +275,7 @@ class Discovery:
         around = np.asarray(episodes.features[0, :, : plan.H]).reshape(-1, len(space.low))
         self.arrays.buffers[0], self.arrays.counts[0] = around, len(around)
         self.radius = freespace.radius(around)
+        self.reach = self.method.growth.reach * self.radius
         if self.method.discriminator.feature_scale:
             unit = np.full(len(space.low), self.method.discriminator.feature_scale * self.radius)
             scaled = eqx.tree_at(
@@ -275,12 +285,8 @@ class Discovery:
         self.probe(0)
 
     def probe(self, node: int) -> None:
-        """Look for free space around `node`; the episodes are kept for its expansion."""
-        wanted = self.method.growth.probes
-        if not wanted:
-            return
-        self.go_to(node)
-        done = 0
+        """Look for free space around `node`, where `go_to` left us; kept for its expansion."""
+        wanted, done = self.method.growth.probes, 0
         while done < wanted:
             wants = self._spread(wanted - done)
             got = self.episodes(node, wants, PROBE, 0.0)
@@ -296,7 +302,7 @@ class Discovery:
         gaps = self.clearances[node].copy()
         gaps[self.tree[node].tried] = 0.0
         return freespace.mutually_free(
-            states, gaps, self.radius, growth.free_share, most or growth.n_max
+            states, gaps, self.reach, growth.free_share, most or growth.n_max
         )
 
     def measure_free_space(self) -> None:
@@ -378,36 +384,45 @@ class Discovery:
 
     def train(self, x: Expansion) -> None:
         """J times: a noisy rollout of each child in training, then K_pol updates of each."""
-        growth, arrays = self.method.growth, self.arrays
-        training = x.slots([c for c in x.children if not c.frozen], growth.n_max)
-        weights = self.weights(x)
-        self._place(x)
+        growth = self.method.growth
+        children = [c for c in x.children if not c.frozen]
+        wants = np.where(x.slots(children, growth.n_max), growth.rollouts, 0)
         for _ in range(growth.j):
-            wants = np.where(training, growth.rollouts, 0)
             episodes = self.episodes(x.node, wants, POLICY, self.method.learner.sigma)
             self.remember(episodes, wants)
-            learners, ages = self.programs.learn(
-                self.arrays.learners,
-                self.arrays.ages,
-                self.arrays.replay,
-                arrays.judge,
-                (weights > 0) & (arrays.counts > 0),
-                self._labels(),
-                training,
-                np.int32(growth.k_pol),
-                self.key(),
-            )
-            self.set(learners=learners, ages=ages)
+            if not growth.fresh:
+                self._note(children, episodes, growth.rollouts)
+            self._learn(x, children, growth.k_pol)
+
+    def rehearse(self, x: Expansion) -> None:
+        """New policies learn from what the replay buffer holds already: no interactions."""
+        if self.method.growth.rehearsal:
+            self.judge(x, self.method.discriminator.k_discr)
+            new = [c for c in x.children if not self.arrays.ages[c.slot]]
+            self._learn(x, new, self.method.growth.rehearsal)
+
+    def _learn(self, x: Expansion, children: list[Child], updates: int) -> None:
+        arrays = self.arrays
+        self._place(x)
+        classes = (self.weights(x) > 0) & (arrays.counts > 0)
+        learners, ages = self.programs.learn(
+            arrays.learners, arrays.ages, arrays.replay, arrays.judge, classes, self._labels(),
+            x.slots(children, self.method.growth.n_max), np.int32(updates), self.key(),
+        )
+        self.set(learners=learners, ages=np.asarray(ages))
 
     def observe(self, x: Expansion, children: list[Child], episodes: int) -> None:
-        """Noise-free episodes of `children` into their own state buffers, newest first, and into replay."""
-        plan, growth = self.method.plan, self.method.growth
-        wants = np.where(x.slots(children, growth.n_max), episodes, 0)
+        """Noise-free episodes of `children` into their own state buffers, and into replay."""
+        wants = np.where(x.slots(children, self.method.growth.n_max), episodes, 0)
         if not wants.any():
             return
         got = self.episodes(x.node, wants, POLICY, 0.0)
         self.remember(got, wants)
-        states = np.asarray(got.features[:, :episodes, plan.T :])
+        self._note(children, got, episodes)
+
+    def _note(self, children: list[Child], got: Trajectory, episodes: int) -> None:
+        """Diffusing states into the children's own state buffers, newest first."""
+        states = np.asarray(got.features[:, :episodes, self.method.plan.T :])
         own, counts = self.arrays.own, self.arrays.own_counts
         for child in children:
             new = states[child.slot].reshape(-1, own.shape[-1])
@@ -421,7 +436,7 @@ class Discovery:
         """
         plan, growth, arrays = self.method.plan, self.method.growth, self.arrays
         self._place(x)
-        recent = np.minimum(arrays.own_counts, growth.fresh * plan.H)
+        recent = np.minimum(arrays.own_counts, (growth.fresh or growth.rollouts) * plan.H)
         scored = np.where(
             x.slots([c for c in x.children if c.frozen], growth.n_max), arrays.own_counts, recent
         ).astype(np.int32)

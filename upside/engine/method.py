@@ -68,16 +68,20 @@ class Method:
             "critic_warmup",
             "rollouts",
             "fresh",
+            "rehearsal",
             "consolidated_weight",
             "feature_scale",
             "target_noise",
             "noise_clip",
             "reprobes",
             "free_share",
+            "relax",
+            "least_reach",
+            "reach",
         ):
             if s[name] < 0:
                 raise UserError(f"--{flag(name)} {s[name]} is negative: give 0 or more")
-        for name in ("gamma", "tau", "free_share"):
+        for name in ("gamma", "tau", "free_share", "relax"):
             if s[name] > 1:
                 raise UserError(f"--{flag(name)} {s[name]} exceeds 1: give a value in [0, 1]")
         if s["claim"] and not s["probes"]:

@@ -176,6 +176,12 @@ class Programs:
         return judge, discriminators.discriminability(judge, own, own_counts, labels, classes)
 
 
+@functools.lru_cache(maxsize=8)
+def programs(env: Environment, method: Method) -> Programs:
+    """The programs of a method on an environment; runs with other seeds share them."""
+    return Programs(env, method)
+
+
 def _compiled(name: str, function: Callable) -> Callable:
     """`jax.jit` that counts how often it had to trace."""
 

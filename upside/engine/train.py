@@ -6,11 +6,13 @@ Between two yields the whole state is in the `Discovery`, so a run may be cut an
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
+from typing import Literal
 
 from upside.engine.discovery import BudgetSpent, Discovery
-from upside.skills.growth import Expansion, decide
+from upside.skills.growth import Child, Expansion, decide
+
+FIRST_LOOK = 3  # noise-free episodes of a skill that looks good, before the rest of its buffer
 
 
 def rounds(run: Discovery) -> Iterator[str]:
@@ -53,12 +55,16 @@ def _next(run: Discovery) -> bool:
         if gains[best] > 0:
             run.begin(best, run.claims(best))
             return True
+        if growth.relax < 1 and run.reach * growth.relax >= growth.least_reach * run.radius:
+            run.reach *= growth.relax
+            continue
         again = [z for z in range(len(tree)) if tree[z].reprobes < growth.reprobes]
         if not again:
             return False
         node = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))
         tree[node].reprobes += 1
         tree[node].tried.clear()
+        run.go_to(node)
         run.probe(node)
 
 
@@ -66,67 +72,72 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
     """Node adaptation: learn, then add, remove, restore or accept (Alg. 2, lines 5-17)."""
     growth, k_discr = run.method.growth, run.method.discriminator.k_discr
     if not x.rounds:
-        _evaluate(run, x)
-    while True:
-        x.rounds += 1
-        run.counters.rounds += 1
-        yield "round"
-        move = decide(growth, x)
+        run.rehearse(x)
+        yield _evaluate(run, x)
+    while (move := decide(growth, x)) != "accept":
         if move == "continue":
             run.train(x)
         elif move == "add":
             run.keep(x)
-            x.direction, x.stalled, x.best = "add", 0, 0.0
-            _restart_discriminator(run)
+            _turn(run, x, "add")
             run.spawn(x)
+            run.rehearse(x)
         elif move == "remove":
-            worst = min(x.children, key=lambda c: c.d)
-            run.drop(x, worst)
-            x.direction, x.stalled, x.best = "remove", 0, 0.0
-            _restart_discriminator(run)
+            run.drop(x, max(x.children, key=lambda c: (c.stalled, -c.d)))
+            _turn(run, x, "remove")
             if not x.children:
                 break
-        elif move == "restore":
+        else:
             run.restore(x)
             run.judge(x, k_discr)
             break
-        else:
-            break
-        _evaluate(run, x)
-    yield from _accept(run, x)
+        yield _evaluate(run, x)
+    new = _finish(run, x)
+    for node in new:  # look around from the new nodes
+        run.go_to(node)
+        run.probe(node)
+    yield "consolidated" if new else "no child"
 
 
-def _restart_discriminator(run: Discovery) -> None:
+def _turn(run: Discovery, x: Expansion, direction: Literal["add", "remove"]) -> None:
+    """A new call of POLICYLEARNING, with one policy more or less."""
+    x.direction = direction
     if not run.method.discriminator.keep_discriminator:
         run.new_discriminator()
 
 
-def _evaluate(run: Discovery, x: Expansion) -> None:
+def _evaluate(run: Discovery, x: Expansion) -> str:
     """Collect state buffers, fit the discriminator, score; confirm those that now satisfy η."""
+    x.rounds += 1
+    run.counters.rounds += 1
     growth, k_discr = run.method.growth, run.method.discriminator.k_discr
     run.observe(x, [c for c in x.children if not c.frozen], growth.fresh)
     run.judge(x, k_discr)
-    if not growth.freeze:
-        return
-    passed = [c for c in x.children if not c.frozen and c.d > growth.eta]
-    if passed:
+    if growth.freeze:
+        _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.eta])
+    return "round"
+
+
+def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
+    """Freeze the skills that look good and fill their state buffers; those that no longer do go on training.
+
+    The buffer is filled in two steps, since most of what looks good by chance fails the first.
+    """
+    growth, k_discr = run.method.growth, run.method.discriminator.k_discr
+    for child in passed:
+        child.frozen = True
+        run.arrays.own_counts[child.slot] = 0
+    for episodes in (FIRST_LOOK, run.method.plan.buffer_episodes - FIRST_LOOK):
+        run.observe(x, [c for c in passed if c.frozen], episodes)
+        run.judge(x, 0)
         for child in passed:
-            child.frozen = child.arrived = True
-            run.arrays.own_counts[child.slot] = 0
-        run.observe(x, passed, run.method.plan.buffer_episodes)
+            child.frozen = child.frozen and child.d > growth.eta
+    for child in passed:
+        child.arrived = child.arrived or child.frozen
+    if any(c.frozen for c in passed):
         run.judge(x, 3 * k_discr)
     for child in x.children:
         child.frozen = child.frozen and child.d > growth.eta
-
-
-def _accept(run: Discovery, x: Expansion) -> Iterator[str]:
-    """Consolidate what satisfies the constraint, then look around from the new nodes."""
-    new = _finish(run, x)
-    yield "consolidated" if new else "no child"
-    for node in new:
-        run.probe(node)
-        if not run.method.growth.probes:
-            run.go_to(node)
 
 
 def _finish(run: Discovery, x: Expansion) -> list[int]:

@@ -27,8 +27,8 @@ class TD3:
     """Units in each of the two hidden layers of actor and critics (paper: 64 mazes, 256 control)."""
     gamma: float = 0.99
     """Discount factor γ."""
-    tau: float = 0.005
-    """Soft-update temperature τ of the target networks."""
+    tau: float = 0.05
+    """Soft-update temperature τ of the target networks (paper: 0.005)."""
     sigma: float = 0.2
     """Standard deviation of the exploration noise (paper: one of 0.1, 0.15, 0.2)."""
     lr_pol: float = 1e-3

@@ -33,8 +33,10 @@ class Growth:
     """K_pol, TD3 updates of a skill per rollout (paper: 10 or 100)."""
     rollouts: int = 1
     """Noisy training episodes of each child per round (paper: 1)."""
-    fresh: int = 2
-    """Noise-free episodes of each child per round into its state buffer (paper: 10, all of it)."""
+    fresh: int = 0
+    """Noise-free episodes of each child per round into its state buffer (paper: 10, all of it); 0: its training episodes serve."""
+    rehearsal: int = 300
+    """TD3 updates of a new policy on its parent's probes, before its first rollout (paper: none)."""
     critic_warmup: int = 100
     """Critic updates before a new actor moves (paper: none stated)."""
     order: Literal["gain", "discriminability"] = "gain"
@@ -48,9 +50,15 @@ class Growth:
     freeze: bool = True
     """Train only the children that do not satisfy η yet (paper: off)."""
     patience: int = 8
-    """Rounds without progress of Σ min(d, η) after which an expansion gives up; 0: never (paper: 0)."""
+    """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
+    reach: float = 1.0
+    """The gate's distance to begin with, in diffusing radii of the root."""
+    relax: float = 0.8
+    """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never."""
+    least_reach: float = 0.4
+    """The gate's distance is not relaxed below this share of the root's diffusing radius."""
     reprobes: int = 1
     """How often nodes are probed again once no free space is known."""
 
@@ -68,6 +76,9 @@ class Child:
     """It satisfied η; its skill is not trained further."""
     d: float = 0.0
     """Discriminability on its own state buffer."""
+    best: float = 0.0
+    stalled: int = 0
+    """Rounds since `d` was last higher than ever before."""
 
 
 @dataclasses.dataclass
@@ -82,8 +93,6 @@ class Expansion:
     kept: list[Child] = dataclasses.field(default_factory=list)
     """The last set that met the constraint, to return to when an addition fails."""
     own_steps: int = 0
-    best: float = 0.0
-    stalled: int = 0
     rounds: int = 0
 
     @classmethod
@@ -110,16 +119,17 @@ Move = Literal["continue", "add", "remove", "accept", "restore"]
 def decide(growth: Growth, x: Expansion) -> Move:
     """Alg. 2, lines 5-17: what follows from the children's discriminabilities.
 
-    `x` is told about progress here; whoever carries out the move changes the rest.
+    Progress is noted in the children; whoever carries out the move changes the rest.
     """
     met = all(c.d > growth.eta and c.arrived for c in x.children)
     if met:
         room = len(x.children) < growth.n_max and (not growth.probes or x.waiting)
         return "add" if x.direction != "remove" and room else "accept"
-    progress = sum(min(c.d, growth.eta) for c in x.children)
-    x.stalled = 0 if progress > x.best + 0.01 else x.stalled + 1
-    x.best = max(x.best, progress)
-    gave_up = growth.patience > 0 and x.stalled >= growth.patience
+    for child in x.children:
+        below = child.d <= growth.eta or not child.arrived
+        child.stalled = child.stalled + 1 if below and child.d <= child.best + 0.01 else 0
+        child.best = max(child.best, child.d)
+    gave_up = growth.patience > 0 and any(c.stalled >= growth.patience for c in x.children)
     if x.own_steps < growth.k_steps and not gave_up:
         return "continue"
     return "restore" if x.direction == "add" else "remove"

@@ -1,0 +1,200 @@
+"""The command end to end: what a user types, what comes out, what is refused."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from upside import cli
+from upside.run import Run
+from upside.runs import FORMAT, RunDirectory
+
+QUICK = ["--max-interactions", "3000", "--k-pol", "10", "--probes", "8"]
+
+
+def train(run_dir: Path, *more: str) -> list[str]:
+    where = ["--run-dir", str(run_dir)]
+    return ["train", "upside", "--env", "wall-free-maze", *where, *QUICK, *more]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "quick"
+    assert cli.main(train(path)) == 0
+    return path
+
+
+def test_a_run_leaves_everything_that_is_promised(run_dir):
+    names = {p.relative_to(run_dir).parts[0] for p in run_dir.rglob("*")}
+    assert names == {
+        "config.json", "metrics.jsonl", "events", "tree.json", "tree.safetensors", "checkpoints",
+        "figures",
+    }  # fmt: skip
+    assert len(list((run_dir / "events").iterdir())) == 1
+    assert {"policies.png", "growth.png", "curves.png", "discriminator.png"} <= {
+        p.name for p in (run_dir / "figures").iterdir()
+    }
+
+
+def test_coverage_prints_the_promised_keys(run_dir, capsys):
+    assert cli.main(["coverage", str(run_dir), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {
+        "buckets", "buckets_with_diffusing", "reachable", "policies", "interactions",
+        "interactions_without_prefix", "seconds",
+    } <= set(report)  # fmt: skip
+    assert report["buckets"] <= report["buckets_with_diffusing"] <= report["reachable"] == 100
+    assert report["interactions"] <= 3000
+
+
+def test_a_loaded_run_can_be_inspected_rolled_out_and_saved_again(run_dir, tmp_path):
+    run = Run.load(run_dir)
+    assert len(run) > 1
+    last = len(run) - 1
+    path, diffused = run.rollout(last)
+    assert path.shape == (run.tree[last].depth * 10 + 1, 2)
+    assert diffused.shape == (10, 2)
+    assert run.actor(last)(path[0]).shape == (2,)
+    run.save(tmp_path / "copy")
+    assert Run.load(tmp_path / "copy").coverage() == run.coverage()
+
+
+def test_lists(capsys):
+    assert cli.main(["envs"]) == 0
+    assert cli.main(["methods"]) == 0
+    out = capsys.readouterr().out
+    for name in ("bottleneck-maze", "u-maze", "upside-paper", "k_initial"):
+        assert name in out
+
+
+def test_a_drawn_maze_is_trained_on_and_its_run_outlives_the_file(tmp_path, capsys):
+    drawn = tmp_path / "mine.txt"
+    drawn.write_text("....\n.##.\nS...\n")
+    arguments = ["train", "upside", "--env", str(drawn), "--run-dir", str(tmp_path / "run")]
+    assert cli.main([*arguments, "--no-figures", "--max-interactions", "600", "--k-pol", "10"]) == 0
+    drawn.unlink()
+    capsys.readouterr()
+    assert cli.main(["coverage", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reachable"] == 10
+
+
+REFUSED = {
+    "unknown method": (["train", "upsid", "--env", "u-maze"], "did you mean upside"),
+    "no method": (["train"], "upside-paper"),
+    "unknown environment": (["train", "upside", "--env", "u-mase"], "did you mean u-maze"),
+    "unknown command": (["trian"], "did you mean train"),
+    "unknown option": (["train", "upside", "--env", "u-maze", "--etta", "0.5"], "--etta"),
+    "not a number": (["train", "upside", "--env", "u-maze", "--eta", "high"], "high"),
+    "eta": (["train", "upside", "--env", "u-maze", "--eta", "1.0"], "(0, 1)"),
+    "n-start": (["train", "upside", "--env", "u-maze", "--n-start", "9"], "--n-max 8"),
+    "T": (["train", "upside", "--env", "u-maze", "--T", "0"], "--T 0"),
+    "H": (["train", "upside", "--env", "u-maze", "--H", "0"], "--H 0"),
+    "budget": (["train", "upside", "--env", "u-maze", "--max-interactions", "-1"], "-1"),
+    "seed": (["train", "upside", "--env", "u-maze", "--seed", "-1"], "--seed -1"),
+    "missing maze": (["train", "upside", "--env", "nowhere/maze.txt"], "nowhere/maze.txt"),
+    "no run": (["coverage", "."], "not a run directory"),
+    "no run to resume": (["resume", "nowhere"], "not a run directory"),
+    "figure": (["plot", ".", "--figure", "polices"], "did you mean policies"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_mistakes_get_one_line_and_exit_code_2(case, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, says = REFUSED[case]
+    assert cli.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert says in captured.err
+    assert not list(tmp_path.iterdir()), "nothing was begun"
+
+
+def test_an_existing_run_is_not_touched_unless_told_to(run_dir, capsys):
+    before = (run_dir / "tree.json").read_bytes()
+    assert cli.main(train(run_dir)) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert (run_dir / "tree.json").read_bytes() == before
+
+
+def test_a_directory_that_is_not_a_run_is_never_overwritten(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert cli.main(train(tmp_path, "--overwrite")) == 2
+    assert "not a run directory" in capsys.readouterr().err
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_run_of_a_newer_version_is_refused(run_dir, tmp_path, capsys):
+    config = json.loads((run_dir / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "format": FORMAT + 1}))
+    for command in ("resume", "coverage"):
+        assert cli.main([command, str(tmp_path)]) == 2
+        assert "upgrade upside" in capsys.readouterr().err
+
+
+def test_an_unwritable_place_is_said_and_a_full_disk_leaves_the_last_checkpoint(
+    run_dir, tmp_path, capsys, monkeypatch
+):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert cli.main(train(file / "run")) == 2
+    assert "cannot write" in capsys.readouterr().err
+    directory = RunDirectory.open(run_dir)
+    before = directory.load_checkpoint()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Exception, match="No space left.*upside resume"):
+        directory.save_checkpoint({}, {})
+    assert not list(run_dir.rglob("*.part"))
+    monkeypatch.undo()
+    after = directory.load_checkpoint()
+    assert before is not None
+    assert after is not None
+    assert after[1] == before[1]
+
+
+def test_a_damaged_checkpoint_is_passed_over(run_dir, tmp_path):
+    directory = RunDirectory.create(tmp_path / "run", RunDirectory.open(run_dir).config())
+    for number in range(3):
+        directory.save_checkpoint({"a": [float(number)]}, {"number": number})
+    *_, before, newest = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    data = bytearray(newest.read_bytes())
+    data[-1] ^= 1
+    newest.write_bytes(data)
+    assert directory.load_checkpoint()[1] == {"number": 1}
+    before.write_bytes(before.read_bytes()[:-5])
+    assert directory.load_checkpoint() is None
+
+
+def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path):
+    """Processes that are really killed; a checkpoint after every round, so writes are hit too."""
+    program = [sys.executable, "-m", "upside.cli"]
+    environment = {**os.environ, "UPSIDE_CACHE": str(tmp_path / "cache")}
+    options = ["--checkpoint-seconds", "0", "--no-figures"]
+    whole = tmp_path / "whole"
+    subprocess.run([*program, *train(whole), *options], env=environment, check=True)
+    cut = tmp_path / "cut"
+    moments = random.Random(0)
+    process = subprocess.Popen([*program, *train(cut), *options], env=environment)
+    for _ in range(4):
+        while process.poll() is None and not list((cut / "checkpoints").glob("*.safetensors")):
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 1.5))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        resume = [*program, "resume", str(cut), *options]
+        process = subprocess.Popen(resume, env=environment)
+    assert process.wait() == 0
+    for name in ("tree.safetensors",):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes()
+    nodes = [json.loads((d / "tree.json").read_text())["nodes"] for d in (cut, whole)]
+    assert nodes[0] == nodes[1]

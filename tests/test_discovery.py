@@ -1,0 +1,140 @@
+"""A whole discovery: what holds of every run, however short."""
+
+import dataclasses
+import itertools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from upside import envs, methods, runs
+from upside.engine import round as engine_round
+from upside.engine.discovery import Discovery
+from upside.engine.method import Method
+from upside.engine.train import rounds
+from upside.session import Session
+
+BUDGET = 6000
+
+
+def quick(method: Method) -> Method:
+    """The method with small numbers: the same code, a run of seconds."""
+    return dataclasses.replace(
+        method,
+        growth=dataclasses.replace(
+            method.growth,
+            k_pol=10,
+            k_steps=1000,
+            eta=0.6,
+            k_initial=min(method.growth.k_initial, 100),
+            probes=min(method.growth.probes, 8),
+        ),
+    )
+
+
+def discover(name: str, seed: int = 0, budget: int = BUDGET) -> Discovery:
+    return Discovery(envs.make("wall-free-maze"), quick(methods.get(name)), seed, budget)
+
+
+def bits(run: Discovery) -> list[bytes]:
+    """Everything a run has learnt, bit by bit."""
+    leaves = jax.tree.leaves(jax.tree.map(np.asarray, run.arrays))
+    return [leaf.tobytes() for leaf in leaves] + [json.dumps(run.state()).encode()]
+
+
+@pytest.fixture(scope="module", params=["upside", "upside-paper"])
+def finished(request: pytest.FixtureRequest) -> tuple[Discovery, list[str]]:
+    run = discover(request.param)
+    return run, list(rounds(run))
+
+
+def test_a_run_finds_policies_and_stays_within_its_budget(finished):
+    run, events = finished
+    assert len(run.tree) > 1
+    assert run.counters.interactions <= BUDGET
+    assert events[0] == "root"
+    assert events[-1] in ("budget spent", "nothing left to expand")
+
+
+def test_every_step_is_counted_along_parents_skills_too(finished):
+    run, _ = finished
+    counters = run.counters
+    deep = any(node.depth > 1 for node in run.tree.nodes) or run.tree[0].expansions > 1
+    assert counters.interactions_without_prefix <= counters.interactions
+    assert counters.interactions > counters.interactions_without_prefix or not deep
+
+
+def test_the_tree_is_a_tree_and_its_policies_satisfied_eta(finished):
+    run, _ = finished
+    for z, node in itertools.islice(enumerate(run.tree.nodes), 1, None):
+        assert node.parent is not None
+        assert node.parent < z
+        assert node.depth == run.tree[node.parent].depth + 1
+        assert node.discriminability > run.method.growth.eta
+        assert run.tree[node.parent].born <= node.born <= run.counters.interactions
+        assert run.arrays.counts[z] == run.method.plan.buffer_episodes * run.method.plan.H
+
+
+def test_state_buffers_hold_states_that_the_policy_itself_diffused_over(finished):
+    """The buffer of a node lies within H steps of where its chain of skills ends."""
+    run, _ = finished
+    for z in range(1, len(run.tree)):
+        run.go_to(z)
+        end = np.asarray(run.starts[1])[0]
+        gaps = np.abs(run.arrays.buffers[z] - end).max(axis=-1)
+        assert gaps.max() <= run.method.plan.H + 1e-4
+
+
+def test_growing_compiles_nothing_and_each_program_once():
+    before = dict(engine_round.TRACES)
+    engine_round.programs.cache_clear()
+    run = discover("upside", seed=1, budget=15_000)
+    sizes = {len(run.tree) for _ in rounds(run)}
+    traced = {k: v - before.get(k, 0) for k, v in engine_round.TRACES.items()}
+    assert len(sizes) > 3, "the run was meant to grow"
+    assert {k: v for k, v in traced.items() if v} == dict.fromkeys(
+        ("walk", "collect", "remember", "learn", "judge", "score"), 1
+    )
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
+    first, second, other = (discover("upside", seed) for seed in (5, 5, 6))
+    for run in (first, second, other):
+        list(rounds(run))
+    assert bits(first) == bits(second)
+    assert bits(first) != bits(other)
+
+
+@pytest.mark.parametrize("name", ["upside", "upside-paper"])
+def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(name, tmp_path):
+    """Through the run directory, so that what is saved is all there is."""
+    config = runs.configure(name, quick(methods.get(name)), "wall-free-maze", 2, 3000)
+    whole = Session(config)
+    whole.run()
+    directory = runs.RunDirectory.create(tmp_path / "run", config)
+    for cut in itertools.count(1):
+        session = Session.resume(directory, checkpoint_seconds=1e9)
+        for entry in itertools.islice(session._events_of_run(), cut % 3 + 1):
+            session._log(session._entry(entry))
+        session.checkpoint()
+        session._close()
+        if session.ended != "running":
+            break
+    assert cut > 3, "the run was meant to be cut several times"
+    assert bits(session.discovery) == bits(whole.discovery)
+    strip = lambda history: [{**line, "seconds": 0} for line in history]  # noqa: E731
+    assert strip(session.history) == strip(whole.history)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert strip(map(json.loads, lines)) == strip(whole.history)
+
+
+def test_more_policies_than_the_capacity_double_it():
+    run = discover("upside", seed=0, budget=20_000)
+    run = Discovery(run.env, run.method, 0, 20_000, capacity=4)
+    list(rounds(run))
+    assert len(run.tree) > 4
+    assert run.capacity >= len(run.tree)
+    assert len(run.arrays.counts) == run.capacity + run.method.growth.n_max
+    own = run.discriminabilities(None)[: len(run.tree)]
+    assert (own > 0.5).all(), "classes kept their places when the arrays grew"

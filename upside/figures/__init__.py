@@ -1,0 +1,104 @@
+"""The one registry of pictures of a run. Matplotlib is imported when something is drawn, not before.
+
+    figures.draw("policies", run, "policies.png")
+    figures.draw_all(run, "my-run/figures")
+
+Only Matplotlib's object-oriented interface is used: nothing is shown, no global state is touched,
+so drawing works without a display and inside threads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upside.figures.curves import curves
+from upside.figures.maps import coverage, discriminator
+from upside.figures.policies import growth, policies
+from upside.figures.scene import Scene
+from upside.types import UserError, unknown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from upside.run import Run
+
+DPI = 150
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A figure by name."""
+
+    picture: Callable[[Scene], Figure]
+    about: str
+    plane: bool = True
+    """Whether it is a map, so that it needs an environment of two features."""
+
+
+FIGURES: dict[str, Entry] = {
+    "policies": Entry(policies, "every policy: its skill as a line, its diffusing states as dots"),
+    "growth": Entry(growth, "the tree as it grew, frame by frame"),
+    "curves": Entry(
+        curves, "policies, buckets and discriminability over interactions", plane=False
+    ),
+    "discriminator": Entry(discriminator, "the most likely policy of every place, and how sure"),
+    "coverage": Entry(coverage, "which buckets are covered, and by what"),
+}
+
+
+def names() -> list[str]:
+    """The names that `draw` knows."""
+    return list(FIGURES)
+
+
+def draw(name: str, run: Run, path: str | Path | None = None) -> Figure:
+    """Draw one figure of a run; saved if `path` is given (PNG, or what the suffix says)."""
+    if name not in FIGURES:
+        raise unknown("figure", name, names())
+    return _draw(name, Scene(run), Path(path) if path is not None else None)
+
+
+def draw_all(run: Run, directory: str | Path) -> list[Path]:
+    """Save every figure that this run's environment allows as `directory/<name>.png`."""
+    scene = Scene(run)
+    paths = []
+    for name, entry in FIGURES.items():
+        if scene.dimension == 2 or not entry.plane:
+            paths.append(Path(directory) / f"{name}.png")
+            _draw(name, scene, paths[-1])
+    return paths
+
+
+def _draw(name: str, scene: Scene, path: Path | None) -> Figure:
+    """Refuse what cannot be drawn or saved before the work of drawing it."""
+    if FIGURES[name].plane and scene.dimension != 2:
+        others = ", ".join(n for n, entry in FIGURES.items() if not entry.plane)
+        raise UserError(
+            f"figure '{name}' is a map and needs 2 features, but {scene.run.env.name} has "
+            f"{scene.dimension}: choose from: {others}"
+        )
+    if path is not None:
+        _check_suffix(path)
+    figure = FIGURES[name].picture(scene)
+    if path is not None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=DPI)
+        except OSError as error:
+            raise UserError(
+                f"cannot write {path}: {error.strerror or error}: choose another path"
+            ) from None
+    return figure
+
+
+def _check_suffix(path: Path) -> None:
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in known:
+        raise UserError(
+            f"cannot save a figure as '{path.name}': end the name in .png (or .{', .'.join(known)})"
+        )
