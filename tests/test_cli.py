@@ -152,7 +152,7 @@ def test_an_unwritable_place_is_said_and_a_full_disk_leaves_the_last_checkpoint(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Exception, match="No space left.*upside resume"):
+    with pytest.raises(Exception, match=r"No space left.*upside resume"):
         directory.save_checkpoint({}, {})
     assert not list(run_dir.rglob("*.part"))
     monkeypatch.undo()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+
 from upside.envs import gym, layouts, names
 from upside.types import UserError
 

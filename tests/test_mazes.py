@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from upside import envs
 from upside.envs.layouts import BUILT_IN, RADIUS, Layout, load, parse_text
 from upside.envs.maze import HAIR, Maze, move

@@ -205,13 +205,22 @@ def test_an_expansion_survives_json():
     assert again == x
 
 
-def test_a_free_slot_is_the_first_that_neither_set_holds():
-    x = Expansion(0, [Child(0), Child(3)], [])
-    assert x.free_slot(5) == 1
-    x.kept = [Child(0), Child(1)]  # a kept policy may be wanted back: its arrays stay
-    assert x.free_slot(5) == 2
-    x.children.append(Child(2))
-    assert x.free_slot(5) == 4
+@pytest.mark.parametrize("n_max", [1, 4, 5, 8])
+def test_free_slots_come_by_turns_from_the_two_halves_until_all_are_taken(n_max):
+    x, half = Expansion(0, [], []), (n_max + 1) // 2
+    for _ in range(n_max):
+        x.children.append(Child(x.free_slot(n_max)))
+        low = sum(c.slot < half for c in x.children)
+        assert abs(low - (len(x.children) - low)) <= 1
+    assert sorted(c.slot for c in x.children) == list(range(n_max))
+
+
+def test_a_slot_of_the_kept_set_is_not_free():
+    """A kept policy may be wanted back: its arrays stay, though it is no child at present."""
+    x = Expansion(0, [Child(0), Child(3)], [], kept=[Child(0), Child(1)])
+    assert x.free_slot(4) == 2
+    x.kept = []
+    assert {x.free_slot(4)} <= {1, 2}
 
 
 def test_children_as_a_mask_over_slots():

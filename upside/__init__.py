@@ -30,6 +30,7 @@ def discover(
     max_interactions: int = 1_000_000,
     run_dir: str | Path | None = None,
     overwrite: bool = False,
+    cores: int = 1,
     **settings: Any,
 ) -> Run:
     """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`)."""
@@ -45,7 +46,7 @@ def discover(
         from upside.types import unknown
 
         raise unknown("setting", next(iter(settings)), value.settings())
-    config = runs.configure(method, value, env, seed, max_interactions)
+    config = runs.configure(method, value, env, seed, max_interactions, cores)
     return session.train(config, run_dir, overwrite)
 
 

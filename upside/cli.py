@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from upside.run import Run
     from upside.session import Session
 
-POSITIONAL = tyro.conf.Positional
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `upside`."""
@@ -58,9 +56,15 @@ def _dispatch(arguments: list[str]) -> int:
 def _usage() -> str:
     lines = [f"  {name:<10} {(f.__doc__ or '').splitlines()[0]}" for name, f in COMMANDS.items()]
     return "\n".join(
-        ["usage: upside COMMAND ...", "", "Unsupervised skill discovery: direct, then diffuse.", ""]
-        + lines
-        + ["", "'upside COMMAND --help' says more."]
+        [
+            "usage: upside COMMAND ...",
+            "",
+            "Unsupervised skill discovery: direct, then diffuse.",
+            "",
+            *lines,
+            "",
+            "'upside COMMAND --help' says more.",
+        ]
     )
 
 
@@ -74,7 +78,9 @@ def _parse(kind: Callable[..., Any], command: str, arguments: list[str], **optio
         if not stop.code:
             raise
         words = " ".join(re.sub(r"[─│╭╮╰╯]|\x1b\[[0-9;]*m", " ", report.getvalue()).split())
-        words = re.sub(r"^(Parsing error|Value error|Required options|Unrecognized options) ", "", words)
+        words = re.sub(
+            r"^(Parsing error|Value error|Required options|Unrecognized options) ", "", words
+        )
         line = re.split(r" For full helptext| Argument helptext", words)[0]
         raise UserError(f"{line} (see 'upside {command} --help')") from None
 
@@ -100,6 +106,8 @@ class Train:
     """Draw the pictures at the end."""
     checkpoint_seconds: float = 5.0
     """Save the state this often; a kill costs at most as much work."""
+    cores: int = 1
+    """Cores that share the skills in training; pays where many train at once (docs/method.md)."""
     method: Method = dataclasses.field(default_factory=Method)
     """The method's own settings."""
 
@@ -122,13 +130,19 @@ def train(arguments: list[str]) -> None:
         Train, f"train {name}", rest, default=default, config=(tyro.conf.OmitArgPrefixes,)
     )
     config = runs.configure(
-        name, options.method, options.env, options.seed, options.max_interactions
+        name,
+        options.method,
+        options.env,
+        options.seed,
+        options.max_interactions,
+        options.cores,
     )
     label = Path(options.env).stem
     where = options.run_dir or Path("runs") / f"{name}-{label}-{options.seed}"
     directory = runs.RunDirectory.create(where, config, options.overwrite)
     from upside.session import Session
 
+    _start_jax(config.cores)
     _discover(Session(config, directory, options.checkpoint_seconds), options.figures)
 
 
@@ -136,7 +150,7 @@ def train(arguments: list[str]) -> None:
 class Resume:
     """Continue a run that was interrupted; the result is the same, bit for bit."""
 
-    run_dir: POSITIONAL[Path]
+    run_dir: tyro.conf.Positional[Path]
     """The run directory."""
     figures: bool = True
     """Draw the pictures at the end."""
@@ -152,6 +166,7 @@ def resume(arguments: list[str]) -> None:
     directory = RunDirectory.open(options.run_dir)
     from upside.session import Session
 
+    _start_jax(directory.config().cores)
     _discover(Session.resume(directory, options.checkpoint_seconds), options.figures)
 
 
@@ -159,7 +174,6 @@ def _discover(session: Session, figures: bool) -> None:
     """Run a session with a live display in a terminal, quietly elsewhere; then say what was found."""
     from rich.console import Console
 
-    _use_compilation_cache()
     console = Console()
     with contextlib.ExitStack() as stack:
         if console.is_terminal:
@@ -179,10 +193,13 @@ def _discover(session: Session, figures: bool) -> None:
     print(f"run directory: {path}")
 
 
-def _use_compilation_cache() -> None:
-    """Compiled programs are kept between runs: the second start is faster."""
+def _start_jax(cores: int = 1) -> None:
+    """One device a core, and compiled programs are kept between runs: the second start is faster."""
     import jax
 
+    if cores > 1:
+        with contextlib.suppress(RuntimeError):  # too late: the session says so
+            jax.config.update("jax_num_cpu_devices", cores)
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     where = os.environ.get("UPSIDE_CACHE", str(home / "upside" / "jax"))
     if where:
@@ -197,7 +214,7 @@ def _use_compilation_cache() -> None:
 class Coverage:
     """Measure what a run has discovered."""
 
-    run_dir: POSITIONAL[Path]
+    run_dir: tyro.conf.Positional[Path]
     """The run directory."""
     json: bool = False
     """Print JSON."""
@@ -215,7 +232,7 @@ def coverage(arguments: list[str]) -> None:
     if options.episodes < 1:
         raise UserError(f"--episodes {options.episodes} is less than 1: give at least 1")
     run = Run.load(options.run_dir)
-    _use_compilation_cache()
+    _start_jax()
     if options.json:
         print(json.dumps(run.coverage(episodes=options.episodes, seed=options.seed), indent=2))
     else:
@@ -243,7 +260,7 @@ def _print_coverage(run: Run, **options: Any) -> None:
 class Plot:
     """Draw the pictures of a run."""
 
-    run_dir: POSITIONAL[Path]
+    run_dir: tyro.conf.Positional[Path]
     """The run directory."""
     figure: str | None = None
     """Only this one, by name."""
@@ -261,7 +278,7 @@ def plot(arguments: list[str]) -> None:
     if options.figure is not None and options.figure not in figures.names():
         raise unknown("figure", options.figure, figures.names())
     run = Run.load(options.run_dir)
-    _use_compilation_cache()
+    _start_jax()
     where = options.output or options.run_dir / "figures"
     with RunDirectory(where).writing():
         where.mkdir(parents=True, exist_ok=True)

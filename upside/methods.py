@@ -32,6 +32,7 @@ PAPER = Method(
         claim=False,
         freeze=False,
         patience=0,
+        attempts=0,
         check_consolidated=False,
         relax=1.0,
         reprobes=0,

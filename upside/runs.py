@@ -51,6 +51,8 @@ class Config:
     env: str
     seed: int
     max_interactions: int
+    cores: int = 1
+    """Devices that the skills in training are shared out among; part of what determines the bits."""
     layout: dict[str, Any] | None = None
     """The maze itself, so that a run outlives the text file it was drawn in."""
     version: str = __version__
@@ -68,16 +70,20 @@ class Config:
         return Method(**{name: kind(**self.settings[name]) for name, kind in slots.items()})
 
 
-def configure(method: str, value: Method, env: str, seed: int, max_interactions: int) -> Config:
+def configure(
+    method: str, value: Method, env: str, seed: int, max_interactions: int, cores: int = 1
+) -> Config:
     """A checked configuration; everything a user can get wrong is refused here, before any work."""
     value.check()
     if seed < 0:
         raise UserError(f"--seed {seed} is negative: give 0 or more")
     if max_interactions < 1:
         raise UserError(f"--max-interactions {max_interactions} is less than 1: try 1000000")
+    if cores < 1 or value.growth.n_max % cores:
+        raise UserError(f"--cores {cores} must divide --n-max {value.growth.n_max}: try 1 or 2")
     environment = envs.make(env)
     layout = dataclasses.asdict(environment.layout) if isinstance(environment, Maze) else None
-    return Config(method, dataclasses.asdict(value), env, seed, max_interactions, layout)
+    return Config(method, dataclasses.asdict(value), env, seed, max_interactions, cores, layout)
 
 
 def _tuples(value: Any) -> Any:

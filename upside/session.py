@@ -20,6 +20,7 @@ from upside.engine.train import rounds
 from upside.models import discriminator as discriminators
 from upside.run import Run
 from upside.runs import Config, RunDirectory, unflatten
+from upside.types import UserError
 
 Listener = Callable[[Discovery, dict[str, Any]], None]
 
@@ -38,7 +39,8 @@ class Session:
         self.history: list[dict[str, Any]] = []
         self.listeners: list[Listener] = []
         env, method = config.environment(), config.build()
-        self.discovery = Discovery(env, method, config.seed, config.max_interactions)
+        _provide(config.cores)
+        self.discovery = Discovery(env, method, config.seed, config.max_interactions, config.cores)
         self._metrics: Any = None
         self._events: Any = None
 
@@ -51,14 +53,8 @@ class Session:
         lines = 0
         if saved is not None:
             arrays, state = saved
-            run = session.discovery
             session.discovery = Discovery.restored(
-                run.env,
-                run.method,
-                config.seed,
-                config.max_interactions,
-                state["discovery"],
-                lambda template: unflatten(template, arrays),
+                session.discovery, state["discovery"], lambda template: unflatten(template, arrays)
             )
             session.before, session.ended = state["seconds"], state["ended"]
             lines = state["lines"]
@@ -193,3 +189,13 @@ def train(
     session = Session(config, directory)
     session.listeners.extend(listeners)
     return session.run()
+
+
+def _provide(cores: int) -> None:
+    """One device a core; JAX must be told before it starts its backend."""
+    if cores == 1 or jax.local_device_count() >= cores:
+        return
+    raise UserError(
+        f"JAX has started with {jax.local_device_count()} device(s), not {cores}: "
+        f"call jax.config.update('jax_num_cpu_devices', {cores}) before anything else uses JAX"
+    )

@@ -70,10 +70,16 @@ class Discovery:
     """UPSIDE's state and its elementary operations. `engine/train.py` puts them in order (Alg. 2)."""
 
     def __init__(
-        self, env: Environment, method: Method, seed: int, budget: int, capacity: int = CAPACITY
+        self,
+        env: Environment,
+        method: Method,
+        seed: int,
+        budget: int,
+        devices: int = 1,
+        capacity: int = CAPACITY,
     ):
         self.env, self.method, self.seed, self.budget = env, method, seed, budget
-        self.programs = programs(env, method)
+        self.programs = programs(env, method, devices)
         self.tree = Tree()
         self.expansion: Expansion | None = None
         self.counters = Counters()
@@ -107,13 +113,15 @@ class Discovery:
         episodes += 2 * n * -(-growth.k_initial // plan.T)
         zeros = lambda *shape: np.zeros(shape, np.float32)  # noqa: E731
         steps, P = plan.steps, growth.probes
-        probes = Trajectory(
+        flags = np.zeros((self.capacity, P, steps), bool)
+        parts: list[Any] = [
             zeros(self.capacity, P, steps + 1, env.observation_size),
             zeros(self.capacity, P, steps, env.action_size),
-            np.zeros((self.capacity, P, steps), bool),
-            np.zeros((self.capacity, P, steps), bool),
+            flags,
+            flags.copy(),
             zeros(self.capacity, P, steps, features),
-        )
+        ]
+        probes = Trajectory(*parts)
         center = np.asarray((np.add(env.space.low, env.space.high)) / 2, np.float32)
         scale = np.asarray(np.subtract(env.space.high, env.space.low) / 2, np.float32)
         judge = discriminators.init(
@@ -145,12 +153,14 @@ class Discovery:
     def grow(self) -> None:
         """Double the room for policies. The only moment at which programs are compiled anew."""
         old, n = self.capacity, self.method.growth.n_max
-        more = lambda leaf: np.concatenate([leaf, np.zeros_like(leaf[:old])])  # noqa: E731
-        split = (
-            lambda leaf: np.concatenate(  # noqa: E731
-                [leaf[:old], np.zeros_like(leaf[:old]), leaf[old:]]
-            )
-        )
+
+        def more(leaf: np.ndarray) -> np.ndarray:
+            return np.concatenate([leaf, np.zeros_like(leaf[:old])])
+
+        def split(leaf: np.ndarray) -> np.ndarray:
+            """The children's rows stay last."""
+            return np.concatenate([leaf[:old], np.zeros_like(leaf[:old]), leaf[old:]])
+
         arrays = self.arrays
         self.set(
             bank=jax.tree.map(more, arrays.bank),
@@ -181,15 +191,19 @@ class Discovery:
     @classmethod
     def restored(
         cls,
-        env: Environment,
-        method: Method,
-        seed: int,
-        budget: int,
+        fresh: Discovery,
         state: dict[str, Any],
         fill: Callable[[Arrays], Arrays],
     ) -> Discovery:
         """The run whose `state()` that was; `fill` puts the saved arrays into arrays of their shapes."""
-        run = cls(env, method, seed, budget, state["capacity"])
+        run = cls(
+            fresh.env,
+            fresh.method,
+            fresh.seed,
+            fresh.budget,
+            fresh.programs.devices,
+            state["capacity"],
+        )
         run.arrays = fill(run.arrays)
         run.tree = Tree.from_json(state["nodes"])
         run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
@@ -298,7 +312,7 @@ class Discovery:
     def claims(self, node: int, most: int | None = None) -> list[int]:
         """Free probes of `node` that are free of one another, without those tried in vain."""
         plan, growth = self.method.plan, self.method.growth
-        states = self.arrays.probes.features[node, :, plan.T :]
+        states = np.asarray(self.arrays.probes.features[node, :, plan.T :])
         gaps = self.clearances[node].copy()
         gaps[self.tree[node].tried] = 0.0
         return freespace.mutually_free(
@@ -309,7 +323,7 @@ class Discovery:
         """Distance of every probe's diffusing states to the nearest consolidated state buffer."""
         n = len(self.tree)
         taken = self.arrays.buffers[:n].reshape(-1, self.arrays.buffers.shape[-1])
-        states = self.arrays.probes.features[:n, :, self.method.plan.T :]
+        states = np.asarray(self.arrays.probes.features[:n, :, self.method.plan.T :])
         self.clearances = freespace.clearance(states, taken)
 
     # ---------------------------------------------------------------- children
@@ -406,9 +420,18 @@ class Discovery:
         self._place(x)
         classes = (self.weights(x) > 0) & (arrays.counts > 0)
         learners, ages = self.programs.learn(
-            arrays.learners, arrays.ages, arrays.replay, arrays.judge, classes, self._labels(),
-            x.slots(children, self.method.growth.n_max), np.int32(updates), self.key(),
+            arrays.learners,
+            arrays.ages,
+            arrays.replay,
+            arrays.judge,
+            classes,
+            self._labels(),
+            x.slots(children, self.method.growth.n_max),
+            np.int32(updates),
+            self.key(),
         )
+        if self.programs.devices > 1:  # what else is computed stays on the first device
+            learners = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), learners)
         self.set(learners=learners, ages=np.asarray(ages))
 
     def observe(self, x: Expansion, children: list[Child], episodes: int) -> None:

@@ -77,6 +77,7 @@ class Method:
             "free_share",
             "relax",
             "least_reach",
+            "attempts",
             "reach",
         ):
             if s[name] < 0:

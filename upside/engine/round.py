@@ -15,6 +15,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from upside.engine import collect
@@ -33,8 +35,8 @@ RELABEL_CHUNK = 64  # episodes relabelled at once
 class Programs:
     """The compiled programs of one method on one environment."""
 
-    def __init__(self, env: Environment, method: Method):
-        self.env, self.method = env, method
+    def __init__(self, env: Environment, method: Method, devices: int):
+        self.env, self.method, self.devices = env, method, devices
         self.walk = _compiled("walk", self._walk)
         self.collect = _compiled("collect", functools.partial(collect.collect, env, method.plan))
         self.remember = _compiled("remember", self._remember)
@@ -101,27 +103,55 @@ class Programs:
     ) -> tuple[td3.State, Array]:
         """Relabel, then `updates` TD3 updates of each skill that `training` marks.
 
-        Skills are visited one after another by a loop whose length is the number in training:
-        padding costs nothing, and at the control size this is faster than `vmap` as well.
+        With more than one device the slots are shared out among them.
         """
         table = self.rewards(replay, judge, classes, labels)
+        slots = jnp.arange(training.size)
+        update = self._update_skills
+        if self.devices > 1:
+            each, every = PartitionSpec("skills"), PartitionSpec()
+            update = jax.shard_map(
+                update,
+                mesh=Mesh(np.asarray(jax.local_devices()[: self.devices]), ("skills",)),
+                in_specs=(each, each, each, each, each, every, every, every),
+                out_specs=(each, each),
+                check_vma=False,
+            )
+        return update(learners, ages, table, training, slots, replay, updates, key)
+
+    def _update_skills(
+        self,
+        learners: td3.State,
+        ages: Int[Array, " n"],
+        table: Float[Array, "n episodes T 2"],
+        training: Bool[Array, " n"],
+        slots: Int[Array, " n"],
+        replay: replays.Replay,
+        updates: Int[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[td3.State, Array]:
+        """The skills in training one after another, by a loop as long as there are: padding costs nothing.
+
+        At the control size this is faster than `vmap` as well, and no skill's numbers depend on
+        how many others there are or where they are computed.
+        """
         order = jnp.argsort(~training, stable=True)
         chunks = (updates + UPDATE_CHUNK - 1) // UPDATE_CHUNK
 
         def one_skill(i: Array, carry: tuple[td3.State, Array]) -> tuple[td3.State, Array]:
             learners, ages = carry
-            slot = order[i]
-            pick = lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot, keepdims=False)  # noqa: E731
+            at = order[i]
+            pick = lambda leaf: jax.lax.dynamic_index_in_dim(leaf, at, keepdims=False)  # noqa: E731
             state, age = self._update_skill(
                 jax.tree.map(pick, learners),
-                ages[slot],
+                ages[at],
                 replay,
-                table[slot],
+                table[at],
                 chunks,
-                jax.random.fold_in(key, slot),
+                jax.random.fold_in(key, slots[at]),
             )
-            put = lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, slot, 0)  # noqa: E731
-            return jax.tree.map(put, learners, state), ages.at[slot].set(age)
+            put = lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, at, 0)  # noqa: E731
+            return jax.tree.map(put, learners, state), ages.at[at].set(age)
 
         return jax.lax.fori_loop(0, jnp.sum(training), one_skill, (learners, ages))
 
@@ -177,9 +207,9 @@ class Programs:
 
 
 @functools.lru_cache(maxsize=8)
-def programs(env: Environment, method: Method) -> Programs:
+def programs(env: Environment, method: Method, devices: int = 1) -> Programs:
     """The programs of a method on an environment; runs with other seeds share them."""
-    return Programs(env, method)
+    return Programs(env, method, devices)
 
 
 def _compiled(name: str, function: Callable) -> Callable:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from upside.engine.discovery import BudgetSpent, Discovery
-from upside.skills.growth import Child, Expansion, decide
+from upside.skills.growth import Child, Expansion, decide, hopeless
 
 FIRST_LOOK = 3  # noise-free episodes of a skill that looks good, before the rest of its buffer
 
@@ -83,7 +83,7 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
             run.spawn(x)
             run.rehearse(x)
         elif move == "remove":
-            run.drop(x, max(x.children, key=lambda c: (c.stalled, -c.d)))
+            run.drop(x, max(x.children, key=lambda c: (hopeless(growth, c), -c.d)))
             _turn(run, x, "remove")
             if not x.children:
                 break
@@ -138,6 +138,8 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
         run.judge(x, 3 * k_discr)
     for child in x.children:
         child.frozen = child.frozen and child.d > growth.eta
+    for child in passed:
+        child.refuted += not child.frozen
 
 
 def _finish(run: Discovery, x: Expansion) -> list[int]:

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 def buckets(run: Run, rollouts: Rollouts) -> tuple[set[int], set[int]]:
     """Buckets passed by the deterministic skills alone, and with the diffusing parts (Table 2)."""
     import jax
+    import jax.numpy as jnp
 
     feature = jax.vmap(run.env.features)
-    directed = np.concatenate([np.asarray(feature(path)) for path in rollouts.directed])
+    directed = np.concatenate(
+        [np.asarray(feature(jnp.asarray(path))) for path in rollouts.directed]
+    )
     skills = set(run.env.space.bucket(directed).tolist()) - {-1}
     everywhere = run.env.space.bucket(rollouts.diffusing.reshape(-1, directed.shape[-1]))
     return skills, skills | (set(everywhere.tolist()) - {-1})

@@ -51,6 +51,8 @@ class Growth:
     """Train only the children that do not satisfy η yet (paper: off)."""
     patience: int = 8
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
+    attempts: int = 2
+    """A policy that so often looked good without holding η on a buffer of its own is given up; 0: never."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
     reach: float = 1.0
@@ -76,6 +78,8 @@ class Child:
     """It satisfied η; its skill is not trained further."""
     d: float = 0.0
     """Discriminability on its own state buffer."""
+    refuted: int = 0
+    """How often it looked good but did not hold η on a state buffer of its own."""
     best: float = 0.0
     stalled: int = 0
     """Rounds since `d` was last higher than ever before."""
@@ -109,8 +113,17 @@ class Expansion:
         return mask
 
     def free_slot(self, n_max: int) -> int:
+        """A slot for a new child, by turns from the two halves: with two devices, each trains half."""
         taken = {c.slot for c in self.children} | {c.slot for c in self.kept}
-        return next(s for s in range(n_max) if s not in taken)
+        half = (n_max + 1) // 2
+        free = [s for s in range(n_max) if s not in taken]
+        return min(free, key=lambda s: (s % half, s))
+
+
+def hopeless(growth: Growth, child: Child) -> bool:
+    """Whether a policy in training is given up before the expansion's budget is spent."""
+    stalled = 0 < growth.patience <= child.stalled
+    return stalled or (not child.frozen and 0 < growth.attempts <= child.refuted)
 
 
 Move = Literal["continue", "add", "remove", "accept", "restore"]
@@ -129,7 +142,6 @@ def decide(growth: Growth, x: Expansion) -> Move:
         below = child.d <= growth.eta or not child.arrived
         child.stalled = child.stalled + 1 if below and child.d <= child.best + 0.01 else 0
         child.best = max(child.best, child.d)
-    gave_up = growth.patience > 0 and any(c.stalled >= growth.patience for c in x.children)
-    if x.own_steps < growth.k_steps and not gave_up:
+    if x.own_steps < growth.k_steps and not any(hopeless(growth, c) for c in x.children):
         return "continue"
     return "restore" if x.direction == "add" else "remove"

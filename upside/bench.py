@@ -1,0 +1,360 @@
+"""`upside bench`: skill updates per second beside Stable-Baselines3, SBX and the core's own limit.
+
+Every entry is a process of its own, pinned to its core and held to one thread there. All are
+started first and then take turns, so a drift of the machine's speed meets them alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from upside.types import Space, Step, Trajectory, UserError
+from upside.version import __version__
+
+BATCH, POLICY_DELAY = 64, 2
+UPDATES = 500  # of each skill per call
+QUIET = 0.95  # share of its core below which an entry was disturbed
+ENVIRONMENT = {  # XLA takes as many threads as there are cores to run on: none but its own
+    "JAX_PLATFORMS": "cpu",
+    "JAX_ENABLE_COMPILATION_CACHE": "0",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Measure speed beside Stable-Baselines3 and SBX."""
+
+    size: Literal["maze", "control", "both"] = "both"
+    """Networks of the paper's mazes (2 observations, 64 hidden units), of its control tasks (27, 256), or both."""
+    skills: int = 8
+    """Skills that we train at once, each with weights of its own."""
+    seconds: float = 5.0
+    """How long each entry is measured per turn, after compilation."""
+    repeats: int = 3
+    """Turns of each entry; the median counts."""
+    json: Path | None = None
+    """Write the results here as well."""
+    peers: bool = True
+    """Measure the other libraries, where they are installed."""
+
+    def check(self) -> None:
+        """Refuse what cannot be measured, before any work."""
+        for name in ("skills", "repeats"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name} {getattr(self, name)} is less than 1: give at least 1")
+        if not self.seconds > 0:
+            raise UserError(f"--seconds {self.seconds} is not positive: try 5")
+        if self.json is not None and not self.json.parent.is_dir():
+            raise UserError(f"--json {self.json}: make the directory {self.json.parent} first")
+
+
+class Size(NamedTuple):
+    """Layer sizes, and the length T = H of a skill."""
+
+    observation: int
+    action: int
+    hidden: int
+    steps: int
+
+
+SIZES = {"maze": Size(2, 2, 64, 10), "control": Size(27, 8, 256, 50)}
+
+
+def flops(size: Size) -> float:
+    """Floating point operations of one TD3 update: its matrix products, nothing element-wise.
+
+    A layer of i·o weights costs 2·BATCH·i·o forward, as much for its weights' gradient and as much
+    for its inputs'. Critics: target actor and both targets forward; both critics forward and back,
+    but not into their inputs. Actor, once in POLICY_DELAY: itself and the first critic forward,
+    back through that critic to the action alone (no weights), then back through itself.
+    """
+    o, a, h, _ = size
+    actor, critic = o * h + h * h + h * a, (o + a) * h + h * h + h
+    critics = actor + 2 * critic + 2 * (2 * critic + h * h + h)
+    actors = (2 * actor + h * h + h * a) + (critic + h * h + h + a * h)
+    return 2.0 * BATCH * (critics + actors / POLICY_DELAY)
+
+
+# -------------------------------------------------------------------- entries
+
+Prepared = tuple[Callable[[], object], float]
+"""What to time, and how many updates (or operations) one call makes."""
+
+
+BOX = Space((-1.0, -1.0), (1.0, 1.0), (10, 10))
+
+
+@dataclasses.dataclass(frozen=True)
+class Blank:
+    """An environment of the right sizes in which nothing happens."""
+
+    observation_size: int
+    action_size: int
+    name: str = "blank"
+    deterministic: bool = True
+    space: Space = BOX
+
+    def reset(self, key: Any) -> tuple[Any, Any]:
+        return (), np.zeros(self.observation_size, np.float32)
+
+    def step(self, state: Any, action: Any, key: Any) -> Step:
+        return Step(state, self.reset(key)[1], np.False_, np.False_)  # type: ignore[arg-type]
+
+    def features(self, obs: Any) -> Any:
+        return obs[..., :2]
+
+    def reachable(self) -> None:
+        return None
+
+
+def ours(size: Size, skills: int) -> Prepared:
+    """The program in which a run spends its time: relabel a full replay buffer, then update."""
+    import jax
+
+    from upside.engine.discovery import Discovery
+    from upside.engine.method import Method
+    from upside.learners.td3 import TD3
+    from upside.skills.growth import Growth
+    from upside.skills.plan import Plan
+
+    learner = TD3(hidden=size.hidden, batch_pol=BATCH, policy_delay=POLICY_DELAY)
+    plan, growth = Plan(T=size.steps, H=size.steps), Growth(n_max=skills, n_start=1)
+    method = Method(plan=plan, learner=learner, growth=growth)
+    run = Discovery(Blank(size.observation, size.action), method, seed=0, budget=0)
+    arrays, replay, rng = run.arrays, run.arrays.replay, np.random.default_rng(0)
+    some = (skills, plan.buffer_episodes)
+    draw = lambda *more: rng.uniform(-1, 1, (*some, *more)).astype(np.float32)  # noqa: E731
+    obs, action = draw(plan.steps + 1, size.observation), draw(plan.steps, size.action)
+    no = np.zeros((*some, plan.steps), bool)
+    episodes = Trajectory(obs, action, no, no, draw(plan.steps, 2))  # type: ignore[arg-type]
+    for _ in range(-(-replay.rows.shape[0] // (some[0] * some[1]))):
+        replay = run.programs.remember(replay, episodes, np.ones(some, bool))
+    labels = np.arange(run.capacity, run.capacity + skills, dtype=np.int32)
+    every, key = (np.ones(len(arrays.counts), bool), labels, np.ones(skills, bool)), run.key()
+    inputs = (arrays.learners, arrays.ages, replay, arrays.judge, *every, np.int32(UPDATES), key)
+    return lambda: jax.block_until_ready(run.programs.learn(*inputs)), UPDATES * skills
+
+
+def peer(package: str, size: Size, updates: int) -> Prepared:
+    """`train` of a library with Stable-Baselines3's interface, on a full replay buffer."""
+    import gymnasium
+    import torch
+    from stable_baselines3.common.logger import Logger
+
+    torch.set_num_threads(1)
+    box = lambda n: gymnasium.spaces.Box(-1.0, 1.0, (n,), np.float32)  # noqa: E731
+    env: gymnasium.Env = gymnasium.Env()
+    env.observation_space, env.action_space = box(size.observation), box(size.action)
+    layers = {"net_arch": [size.hidden, size.hidden]}
+    common = {"batch_size": BATCH, "policy_delay": POLICY_DELAY, "buffer_size": 25_000}
+    td3 = importlib.import_module(package).TD3
+    model = td3("MlpPolicy", env, policy_kwargs=layers, device="cpu", **common)
+    model.set_logger(Logger(None, []))
+    rng, buffer = np.random.default_rng(0), model.replay_buffer
+    for stored in (buffer.observations, buffer.next_observations, buffer.actions, buffer.rewards):
+        stored[:] = rng.uniform(-1, 1, stored.shape)
+    buffer.full = True
+    return lambda: model.train(gradient_steps=updates, batch_size=BATCH), updates
+
+
+def gemm() -> Prepared:
+    """The fastest square matrix product of this core, counted in floating point operations."""
+    import jax
+
+    product = jax.jit(lambda x: x @ x)
+
+    def one(n: int) -> Prepared:
+        x = jax.device_put(np.ones((n, n), np.float32))
+        jax.block_until_ready(product(x))
+        return lambda: jax.block_until_ready(product(x)), 2.0 * n**3
+
+    return max(map(one, (128, 256, 512, 1024)), key=lambda p: timed(*p, 0.2)["rate"])
+
+
+ENTRIES: dict[str, Callable[[Size, int], Prepared]] = {
+    "upside": ours,
+    "SBX, 500 updates per call": lambda size, _: peer("sbx", size, 500),
+    "SBX, 1 update per call (default)": lambda size, _: peer("sbx", size, 1),
+    "Stable-Baselines3": lambda size, _: peer("stable_baselines3", size, UPDATES),
+    "limit: matrix products alone": lambda size, _: gemm(),
+}
+OURS, *PEERS, LIMIT = ENTRIES
+PROCESSES, DEVICES = "upside, 2 cores: 2 processes", "upside, 2 cores: 1 process, 2 devices"
+
+
+# -------------------------------------------------------------------- processes that take turns
+
+
+def timed(call: Callable[[], object], units: float, seconds: float) -> dict[str, float]:
+    """Units per second, and the processor time it took as a share of the time that passed."""
+    calls, begin, busy = 0, time.perf_counter(), time.process_time()
+    while not calls or time.perf_counter() - begin < seconds:
+        call()
+        calls += 1
+    wall = time.perf_counter() - begin
+    return {"rate": calls * units / wall, "busy": (time.process_time() - busy) / wall}
+
+
+def work(entry: str, size: str, skills: str, *on: str) -> None:
+    """A worker: prepare, call twice and say how long each took; then one measurement a line."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, set(map(int, on)))
+    call, units = ENTRIES[entry](SIZES[size], int(skills))
+    print(json.dumps([units / timed(call, units, 0.0)["rate"] for _ in range(2)]), flush=True)
+    for seconds in sys.stdin:
+        print(json.dumps(timed(call, units, float(seconds))), flush=True)
+
+
+class Worker:
+    """A process on its cores, ready to be measured."""
+
+    def __init__(self, entry: str, size: str, skills: int, on: list[int]):
+        begin = time.perf_counter()
+        self.entry = entry
+        command = [sys.executable, "-m", "upside.bench", entry, size, str(skills), *map(str, on)]
+        variables = {**os.environ, **ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(len(on))}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(command, env=variables, text=True, **pipes)
+        first, second = self.read()
+        self.compile, self.start = first - second, time.perf_counter() - begin - second
+
+    def go(self, seconds: float) -> None:
+        print(seconds, file=self.process.stdin, flush=True)
+
+    def read(self) -> Any:
+        if self.process.stdout and (line := self.process.stdout.readline()):
+            return json.loads(line)
+        raise UserError(f"'{self.entry}' could not be measured: see its error above")
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def cores() -> list[int]:
+    """The cores that we may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def measure(options: Bench, size: str, names: list[str]) -> dict[str, dict[str, Any]]:
+    """Every entry's rates turn by turn, its share of its cores, and how long it took to start."""
+    one, *more = [[core] for core in cores()]
+    plans = {name: [(name, one)] for name in names}
+    if more and OURS in names:
+        plans[PROCESSES] = [(OURS, one), (OURS, more[0])]
+        plans[DEVICES] = [(OURS, one + more[0])]
+    results: dict[str, dict[str, Any]] = {}
+    with contextlib.ExitStack() as stack:
+        teams: dict[str, list[Worker]] = {}
+        for name, plan in plans.items():
+            teams[name] = [Worker(entry, size, options.skills, on) for entry, on in plan]
+            for worker in teams[name]:
+                stack.callback(worker.stop)
+            times = {"compile_seconds": worker.compile, "start_seconds": worker.start}
+            results[name] = {"rates": [], "busy": 1.0, **times}
+        for name in list(teams) * options.repeats:
+            for worker in teams[name]:
+                worker.go(options.seconds)
+            got = [worker.read() for worker in teams[name]]
+            results[name]["rates"].append(sum(each["rate"] for each in got))
+            results[name]["busy"] = min(results[name]["busy"], *(each["busy"] for each in got))
+    return results
+
+
+# -------------------------------------------------------------------- report
+
+
+def summarise(raw: dict[str, dict[str, Any]], size: Size) -> dict[str, dict[str, Any]]:
+    """Add medians, half ranges, and ratios taken turn by turn; the limit becomes updates too."""
+    gflops = statistics.median(raw[LIMIT]["rates"]) / 1e9
+    limit = [rate / flops(size) for rate in raw[LIMIT]["rates"]]
+    entries = {**raw, LIMIT: {**raw[LIMIT], "rates": limit, "gflops": gflops}}
+
+    def ratio(ones: list[float], others: list[float]) -> float:
+        return statistics.median(a / b for a, b in zip(ones, others, strict=True))
+
+    return {
+        name: {
+            **entry,
+            "median": statistics.median(entry["rates"]),
+            "half_range": (max(entry["rates"]) - min(entry["rates"])) / 2,
+            "upside_over_this": ratio(raw[OURS]["rates"], entry["rates"]),
+            "share_of_limit": ratio(entry["rates"], limit) / (2 if "2 cores" in name else 1),
+        }
+        for name, entry in entries.items()
+    }
+
+
+def show(size: str, entries: dict[str, dict[str, Any]]) -> None:
+    """One table, and the lines that explain it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    o, a, hidden, _ = SIZES[size]
+    title = f"{size}: {o} observations, {a} actions, {hidden} hidden units, batch {BATCH}, one core"
+    table = Table("", "updates/s", "upside / this", "of the limit", title=title)
+    for name, e in entries.items():
+        ratio, share = f"{e['upside_over_this']:.2f}×", f"{e['share_of_limit']:.0%}"
+        table.add_row(name, f"{e['median']:,.0f} ± {e['half_range']:,.0f}", ratio, share)
+    Console().print(table)
+    us, rate = entries[OURS], entries[LIMIT]["gflops"]
+    print(f"upside: compiled in {us['compile_seconds']:.1f} s, first call done ", end="")
+    print(f"{us['start_seconds']:.1f} s after its process began ({UPDATES} updates a skill)")
+    print(f"limit: {rate:.0f} GFLOP/s a core, {flops(SIZES[size]) / 1e6:.2f} MFLOP an update")
+    if (busy := min(e["busy"] for e in entries.values())) < QUIET:
+        print(f"noisy: an entry had only {busy:.0%} of its core; use a machine at rest")
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    model = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((x.split(": ")[1] for x in lines if x.startswith("model name")), model)
+    versions = {"upside": __version__, "python": platform.python_version()}
+    for package in ("jax", "jaxlib", "torch", "stable-baselines3", "sbx-rl"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return {"cpu": model, "cores": len(cores()), "versions": versions}
+
+
+def main(options: Bench) -> None:
+    """Measure, show, and write."""
+    options.check()
+    missing = [p for p in ("torch", "stable_baselines3", "sbx") if not importlib.util.find_spec(p)]
+    if options.peers and missing:
+        print(f"no peers, for want of {', '.join(missing)}: pip install 'upside[bench]'")
+    names = [OURS, *(PEERS if options.peers and not missing else []), LIMIT]
+    results = {}
+    for size in SIZES if options.size == "both" else (options.size,):
+        results[size] = summarise(measure(options, size, names), SIZES[size])
+        show(size, results[size])
+    if options.json is not None:
+        about = {"command": " ".join(["upside", *sys.argv[1:]]), "machine": machine()}
+        settings = {**dataclasses.asdict(options), "json": str(options.json)}
+        report = {**about, "settings": settings, "results": results}
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+        print(f"results: {options.json}")
+
+
+if __name__ == "__main__":
+    work(*sys.argv[1:])
