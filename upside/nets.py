@@ -5,6 +5,8 @@ Parameters are plain Equinox modules for ONE skill; whoever trains several stack
 
 from __future__ import annotations
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,7 @@ class MLP(eqx.Module):
         Drawn with NumPy: every random draw under `jit` costs a third of a second to compile.
         """
         weights, biases = [], []
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for fan_in, fan_out in itertools.pairwise(sizes):
             bound = 1.0 / fan_in**0.5
             weights.append(rng.uniform(-bound, bound, (fan_in, fan_out)).astype(np.float32))
             biases.append(rng.uniform(-bound, bound, fan_out).astype(np.float32))
@@ -80,7 +82,7 @@ class TwinCritic(eqx.Module):
 
     def __call__(
         self, obs: Float[Array, "*batch obs"], action: Float[Array, "*batch act"]
-    ) -> Float[Array, "2 *batch"]:
+    ) -> Float[Array, "two *batch"]:  # noqa: F821, UP037
         x = jnp.concatenate([obs, action], axis=-1)
         return jax.vmap(lambda mlp: mlp(x))(self.pair)[..., 0]
 

@@ -74,6 +74,8 @@ class Environment(Protocol):
     Actions are in [-1, 1]^action_size.
     """
 
+    def __hash__(self) -> int: ...
+
     @property
     def name(self) -> str: ...
 

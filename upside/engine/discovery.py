@@ -90,6 +90,8 @@ class Discovery:
         """How far the root's diffusing part reaches: the unit of distance."""
         self.reach = 0.0
         """How far from consolidated policies a state must be to count as free, at present."""
+        self.retried = 0.0
+        """The `reach` at which probes claimed in vain were given their second chance."""
         self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
@@ -184,6 +186,7 @@ class Discovery:
             "buckets": sorted(self.buckets),
             "radius": self.radius,
             "reach": self.reach,
+            "retried": self.retried,
             "capacity": self.capacity,
             "starts_key": self.starts_key,
         }
@@ -209,7 +212,7 @@ class Discovery:
         run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
-        run.radius, run.reach = state["radius"], state["reach"]
+        run.radius, run.reach, run.retried = state["radius"], state["reach"], state["retried"]
         if run.expansion is not None:
             keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
             run.go_to(run.expansion.node)
@@ -409,11 +412,13 @@ class Discovery:
             self._learn(x, children, growth.k_pol)
 
     def rehearse(self, x: Expansion) -> None:
-        """New policies learn from what the replay buffer holds already: no interactions."""
-        if self.method.growth.rehearsal:
+        """The discriminator learns what was claimed, new policies what the replay buffer holds already."""
+        growth = self.method.growth
+        if growth.claim:
             self.judge(x, self.method.discriminator.k_discr)
+        if growth.rehearsal:
             new = [c for c in x.children if not self.arrays.ages[c.slot]]
-            self._learn(x, new, self.method.growth.rehearsal)
+            self._learn(x, new, growth.rehearsal)
 
     def _learn(self, x: Expansion, children: list[Child], updates: int) -> None:
         arrays = self.arrays

@@ -77,7 +77,6 @@ class Method:
             "free_share",
             "relax",
             "least_reach",
-            "attempts",
             "reach",
         ):
             if s[name] < 0:

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,9 +19,9 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from upside.engine import collect
+from upside.engine.method import Method
 from upside.learners import replay as replays
 from upside.learners import td3
-from upside.engine.method import Method
 from upside.models import discriminator as discriminators
 from upside.nets import Actor
 from upside.types import Environment, Trajectory

@@ -55,17 +55,29 @@ def _next(run: Discovery) -> bool:
         if gains[best] > 0:
             run.begin(best, run.claims(best))
             return True
-        if growth.relax < 1 and run.reach * growth.relax >= growth.least_reach * run.radius:
-            run.reach *= growth.relax
-            continue
-        again = [z for z in range(len(tree)) if tree[z].reprobes < growth.reprobes]
-        if not again:
+        if not _look_closer(run):
             return False
-        node = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))
-        tree[node].reprobes += 1
-        tree[node].tried.clear()
-        run.go_to(node)
-        run.probe(node)
+
+
+def _look_closer(run: Discovery) -> bool:
+    """No node has a free probe: try again what failed, relax the gate, or probe anew; False if all was done."""
+    growth, tree = run.method.growth, run.tree
+    if growth.second_chance and run.retried != run.reach and any(n.tried for n in tree.nodes):
+        run.retried = run.reach
+        for node in tree.nodes:
+            node.tried.clear()
+        return True
+    if growth.relax < 1 and run.reach * growth.relax >= growth.least_reach * run.radius:
+        run.reach *= growth.relax
+        return True
+    again = [z for z in range(len(tree)) if tree[z].reprobes < growth.reprobes]
+    if again:
+        z = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))
+        tree[z].reprobes += 1
+        tree[z].tried.clear()
+        run.go_to(z)
+        run.probe(z)
+    return bool(again)
 
 
 def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
@@ -111,8 +123,10 @@ def _evaluate(run: Discovery, x: Expansion) -> str:
     x.rounds += 1
     run.counters.rounds += 1
     growth, k_discr = run.method.growth, run.method.discriminator.k_discr
-    run.observe(x, [c for c in x.children if not c.frozen], growth.fresh)
-    run.judge(x, k_discr)
+    training = [c for c in x.children if not c.frozen]
+    run.observe(x, training, growth.fresh)
+    # While all in training chase what they have claimed, the discriminator has nothing new to learn.
+    run.judge(x, k_discr if any(c.arrived for c in training) else 0)
     if growth.freeze:
         _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.eta])
     return "round"
@@ -138,8 +152,6 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
         run.judge(x, 3 * k_discr)
     for child in x.children:
         child.frozen = child.frozen and child.d > growth.eta
-    for child in passed:
-        child.refuted += not child.frozen
 
 
 def _finish(run: Discovery, x: Expansion) -> list[int]:

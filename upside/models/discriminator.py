@@ -7,7 +7,6 @@ removing a policy changes numbers, never shapes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -92,7 +91,7 @@ def widen(state: State, first: int, capacity: int, rng: np.random.Generator) -> 
         where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
         return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
 
-    uniform = functools.partial(rng.uniform, -bound, bound)
+    uniform = lambda size: rng.uniform(-bound, bound, size)  # noqa: E731
     zeros = lambda size: np.zeros(size)  # noqa: E731
     opt = state.opt._replace(mu=read_out(state.opt.mu, zeros), nu=read_out(state.opt.nu, zeros))
     return dataclasses.replace(state, mlp=read_out(state.mlp, uniform), opt=opt)

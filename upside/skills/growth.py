@@ -34,7 +34,7 @@ class Growth:
     rollouts: int = 1
     """Noisy training episodes of each child per round (paper: 1)."""
     fresh: int = 0
-    """Noise-free episodes of each child per round into its state buffer (paper: 10, all of it); 0: its training episodes serve."""
+    """Noise-free episodes of each child per round into its state buffer (paper: 10); 0: its training episodes serve."""
     rehearsal: int = 300
     """TD3 updates of a new policy on its parent's probes, before its first rollout (paper: none)."""
     critic_warmup: int = 100
@@ -51,8 +51,6 @@ class Growth:
     """Train only the children that do not satisfy η yet (paper: off)."""
     patience: int = 8
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
-    attempts: int = 2
-    """A policy that so often looked good without holding η on a buffer of its own is given up; 0: never."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
     reach: float = 1.0
@@ -61,6 +59,8 @@ class Growth:
     """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never."""
     least_reach: float = 0.4
     """The gate's distance is not relaxed below this share of the root's diffusing radius."""
+    second_chance: bool = True
+    """Before the gate is relaxed, probes that were claimed in vain may be claimed once more."""
     reprobes: int = 1
     """How often nodes are probed again once no free space is known."""
 
@@ -78,8 +78,6 @@ class Child:
     """It satisfied η; its skill is not trained further."""
     d: float = 0.0
     """Discriminability on its own state buffer."""
-    refuted: int = 0
-    """How often it looked good but did not hold η on a state buffer of its own."""
     best: float = 0.0
     stalled: int = 0
     """Rounds since `d` was last higher than ever before."""
@@ -122,8 +120,7 @@ class Expansion:
 
 def hopeless(growth: Growth, child: Child) -> bool:
     """Whether a policy in training is given up before the expansion's budget is spent."""
-    stalled = 0 < growth.patience <= child.stalled
-    return stalled or (not child.frozen and 0 < growth.attempts <= child.refuted)
+    return 0 < growth.patience <= child.stalled
 
 
 Move = Literal["continue", "add", "remove", "accept", "restore"]
