@@ -62,10 +62,10 @@ class Actor(eqx.Module):
         self.center = jnp.asarray(np.zeros(observation_size, np.float32))
         self.scale = jnp.asarray(np.ones(observation_size, np.float32))
 
-    def __call__(self, obs: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
+    def __call__(self, obs: Float[Array | np.ndarray, "*batch obs"]) -> Float[Array, "*batch act"]:
         return self.squash(self.normalise(obs))
 
-    def normalise(self, obs: Float[Array, "*batch obs"]) -> Float[Array, "*batch obs"]:
+    def normalise(self, obs: Float[Array | np.ndarray, "*batch obs"]) -> Float[Array, "*batch obs"]:
         return (obs - self.center) / self.scale
 
     def squash(self, normalised: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:

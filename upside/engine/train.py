@@ -123,10 +123,8 @@ def _evaluate(run: Discovery, x: Expansion) -> str:
     x.rounds += 1
     run.counters.rounds += 1
     growth, k_discr = run.method.growth, run.method.discriminator.k_discr
-    training = [c for c in x.children if not c.frozen]
-    run.observe(x, training, growth.fresh)
-    # While all in training chase what they have claimed, the discriminator has nothing new to learn.
-    run.judge(x, k_discr if any(c.arrived for c in training) else 0)
+    run.observe(x, [c for c in x.children if not c.frozen], growth.fresh)
+    run.judge(x, k_discr)
     if growth.freeze:
         _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.eta])
     return "round"

@@ -59,7 +59,7 @@ class Growth:
     """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never."""
     least_reach: float = 0.4
     """The gate's distance is not relaxed below this share of the root's diffusing radius."""
-    second_chance: bool = True
+    second_chance: bool = False
     """Before the gate is relaxed, probes that were claimed in vain may be claimed once more."""
     reprobes: int = 1
     """How often nodes are probed again once no free space is known."""
