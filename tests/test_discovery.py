@@ -15,7 +15,7 @@ from upside.engine.method import Method
 from upside.engine.train import rounds
 from upside.session import Session
 
-BUDGET = 6000
+BUDGET = 8000
 
 
 def quick(method: Method) -> Method:
@@ -25,8 +25,8 @@ def quick(method: Method) -> Method:
         growth=dataclasses.replace(
             method.growth,
             k_pol=10,
-            k_steps=1000,
-            eta=0.6,
+            k_steps=4000,
+            eta=0.5,
             k_initial=min(method.growth.k_initial, 100),
             probes=min(method.growth.probes, 8),
         ),
@@ -109,7 +109,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
 @pytest.mark.parametrize("name", ["upside", "upside-paper"])
 def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(name, tmp_path):
     """Through the run directory, so that what is saved is all there is."""
-    config = runs.configure(name, quick(methods.get(name)), "wall-free-maze", 2, 3000)
+    config = runs.configure(name, quick(methods.get(name)), "wall-free-maze", 2, 6000)
     whole = Session(config)
     whole.run()
     directory = runs.RunDirectory.create(tmp_path / "run", config)
@@ -121,7 +121,7 @@ def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(name, tmp_pat
         session._close()
         if session.ended != "running":
             break
-    assert cut > 3, "the run was meant to be cut several times"
+    assert cut > 2, "the run was meant to be cut several times"
     assert bits(session.discovery) == bits(whole.discovery)
     strip = lambda history: [{**line, "seconds": 0} for line in history]  # noqa: E731
     assert strip(session.history) == strip(whole.history)

@@ -23,18 +23,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from upside.types import Space, Step, Trajectory, UserError
+from upside.types import Space, Trajectory, UserError
 from upside.version import __version__
 
-BATCH, POLICY_DELAY = 64, 2
-UPDATES = 500  # of each skill per call
+BATCH, DELAY, UPDATES = 64, 2, 500  # per update; critic updates per actor's; per skill and call
 QUIET = 0.95  # share of its core below which an entry was disturbed
-ENVIRONMENT = {  # XLA takes as many threads as there are cores to run on: none but its own
-    "JAX_PLATFORMS": "cpu",
-    "JAX_ENABLE_COMPILATION_CACHE": "0",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
-    "OMP_NUM_THREADS": "1",
-}
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+Result = dict[str, Any]
+Prepared = tuple[Callable[[], object], float]  # what to time; updates (or operations) per call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,17 +53,15 @@ class Bench:
 
     def check(self) -> None:
         """Refuse what cannot be measured, before any work."""
-        for name in ("skills", "repeats"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name} {getattr(self, name)} is less than 1: give at least 1")
-        if not self.seconds > 0:
-            raise UserError(f"--seconds {self.seconds} is not positive: try 5")
+        for name in ("skills", "seconds", "repeats"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"--{name} {getattr(self, name)} is not positive: try 3")
         if self.json is not None and not self.json.parent.is_dir():
             raise UserError(f"--json {self.json}: make the directory {self.json.parent} first")
 
 
 class Size(NamedTuple):
-    """Layer sizes, and the length T = H of a skill."""
+    """Sizes of the layers, and the length T = H of a skill."""
 
     observation: int
     action: int
@@ -82,46 +77,28 @@ def flops(size: Size) -> float:
 
     A layer of i·o weights costs 2·BATCH·i·o forward, as much for its weights' gradient and as much
     for its inputs'. Critics: target actor and both targets forward; both critics forward and back,
-    but not into their inputs. Actor, once in POLICY_DELAY: itself and the first critic forward,
-    back through that critic to the action alone (no weights), then back through itself.
+    but not into their inputs. Actor, once in DELAY: itself and the first critic forward, back
+    through that critic to the action alone (no weights), then back through itself.
     """
     o, a, h, _ = size
     actor, critic = o * h + h * h + h * a, (o + a) * h + h * h + h
     critics = actor + 2 * critic + 2 * (2 * critic + h * h + h)
     actors = (2 * actor + h * h + h * a) + (critic + h * h + h + a * h)
-    return 2.0 * BATCH * (critics + actors / POLICY_DELAY)
-
-
-# -------------------------------------------------------------------- entries
-
-Prepared = tuple[Callable[[], object], float]
-"""What to time, and how many updates (or operations) one call makes."""
-
-
-BOX = Space((-1.0, -1.0), (1.0, 1.0), (10, 10))
+    return 2.0 * BATCH * (critics + actors / DELAY)
 
 
 @dataclasses.dataclass(frozen=True)
 class Blank:
-    """An environment of the right sizes in which nothing happens."""
+    """An environment of the right sizes. Nobody steps it: what is measured is learning."""
 
     observation_size: int
     action_size: int
-    name: str = "blank"
-    deterministic: bool = True
-    space: Space = BOX
+    name, deterministic = "blank", True
+    space = Space((-1.0, -1.0), (1.0, 1.0), (10, 10))
 
-    def reset(self, key: Any) -> tuple[Any, Any]:
-        return (), np.zeros(self.observation_size, np.float32)
+    def reset(self, *_: Any) -> Any: ...
 
-    def step(self, state: Any, action: Any, key: Any) -> Step:
-        return Step(state, self.reset(key)[1], np.False_, np.False_)  # type: ignore[arg-type]
-
-    def features(self, obs: Any) -> Any:
-        return obs[..., :2]
-
-    def reachable(self) -> None:
-        return None
+    step = features = reachable = reset
 
 
 def ours(size: Size, skills: int) -> Prepared:
@@ -134,16 +111,16 @@ def ours(size: Size, skills: int) -> Prepared:
     from upside.skills.growth import Growth
     from upside.skills.plan import Plan
 
-    learner = TD3(hidden=size.hidden, batch_pol=BATCH, policy_delay=POLICY_DELAY)
+    learner = TD3(hidden=size.hidden, batch_pol=BATCH, policy_delay=DELAY)
     plan, growth = Plan(T=size.steps, H=size.steps), Growth(n_max=skills, n_start=1)
     method = Method(plan=plan, learner=learner, growth=growth)
     run = Discovery(Blank(size.observation, size.action), method, seed=0, budget=0)
     arrays, replay, rng = run.arrays, run.arrays.replay, np.random.default_rng(0)
     some = (skills, plan.buffer_episodes)
-    draw = lambda *more: rng.uniform(-1, 1, (*some, *more)).astype(np.float32)  # noqa: E731
+    draw: Any = lambda *more: rng.uniform(-1, 1, (*some, *more)).astype(np.float32)  # noqa: E731
     obs, action = draw(plan.steps + 1, size.observation), draw(plan.steps, size.action)
-    no = np.zeros((*some, plan.steps), bool)
-    episodes = Trajectory(obs, action, no, no, draw(plan.steps, 2))  # type: ignore[arg-type]
+    never: Any = np.zeros((*some, plan.steps), bool)
+    episodes = Trajectory(obs, action, never, never, draw(plan.steps, 2))
     for _ in range(-(-replay.rows.shape[0] // (some[0] * some[1]))):
         replay = run.programs.remember(replay, episodes, np.ones(some, bool))
     labels = np.arange(run.capacity, run.capacity + skills, dtype=np.int32)
@@ -159,13 +136,12 @@ def peer(package: str, size: Size, updates: int) -> Prepared:
     from stable_baselines3.common.logger import Logger
 
     torch.set_num_threads(1)
-    box = lambda n: gymnasium.spaces.Box(-1.0, 1.0, (n,), np.float32)  # noqa: E731
     env: gymnasium.Env = gymnasium.Env()
-    env.observation_space, env.action_space = box(size.observation), box(size.action)
-    layers = {"net_arch": [size.hidden, size.hidden]}
-    common = {"batch_size": BATCH, "policy_delay": POLICY_DELAY, "buffer_size": 25_000}
-    td3 = importlib.import_module(package).TD3
-    model = td3("MlpPolicy", env, policy_kwargs=layers, device="cpu", **common)
+    env.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (size.observation,))
+    env.action_space = gymnasium.spaces.Box(-1.0, 1.0, (size.action,))
+    options = {"batch_size": BATCH, "policy_delay": DELAY, "buffer_size": 25_000, "device": "cpu"}
+    options["policy_kwargs"] = {"net_arch": [size.hidden, size.hidden]}
+    model = importlib.import_module(package).TD3("MlpPolicy", env, **options)
     model.set_logger(Logger(None, []))
     rng, buffer = np.random.default_rng(0), model.replay_buffer
     for stored in (buffer.observations, buffer.next_observations, buffer.actions, buffer.rewards):
@@ -185,21 +161,18 @@ def gemm() -> Prepared:
         jax.block_until_ready(product(x))
         return lambda: jax.block_until_ready(product(x)), 2.0 * n**3
 
-    return max(map(one, (128, 256, 512, 1024)), key=lambda p: timed(*p, 0.2)["rate"])
+    return max(map(one, (128, 256, 512, 1024)), key=lambda p: timed(p[0], p[1], 0.2)["rate"])
 
 
 ENTRIES: dict[str, Callable[[Size, int], Prepared]] = {
     "upside": ours,
     "SBX, 500 updates per call": lambda size, _: peer("sbx", size, 500),
-    "SBX, 1 update per call (default)": lambda size, _: peer("sbx", size, 1),
+    "SBX, 1 per call (default)": lambda size, _: peer("sbx", size, 1),
     "Stable-Baselines3": lambda size, _: peer("stable_baselines3", size, UPDATES),
-    "limit: matrix products alone": lambda size, _: gemm(),
+    "limit: matrix products": lambda size, _: gemm(),
 }
 OURS, *PEERS, LIMIT = ENTRIES
-PROCESSES, DEVICES = "upside, 2 cores: 2 processes", "upside, 2 cores: 1 process, 2 devices"
-
-
-# -------------------------------------------------------------------- processes that take turns
+TWICE, DEVICES = "upside, twice on 2 cores", "upside, once on 2 cores"
 
 
 def timed(call: Callable[[], object], units: float, seconds: float) -> dict[str, float]:
@@ -212,10 +185,10 @@ def timed(call: Callable[[], object], units: float, seconds: float) -> dict[str,
     return {"rate": calls * units / wall, "busy": (time.process_time() - busy) / wall}
 
 
-def work(entry: str, size: str, skills: str, *on: str) -> None:
+def work(entry: str, size: str, skills: str, *cores: str) -> None:
     """A worker: prepare, call twice and say how long each took; then one measurement a line."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, set(map(int, on)))
+        os.sched_setaffinity(0, set(map(int, cores)))  # XLA takes as many threads as cores
     call, units = ENTRIES[entry](SIZES[size], int(skills))
     print(json.dumps([units / timed(call, units, 0.0)["rate"] for _ in range(2)]), flush=True)
     for seconds in sys.stdin:
@@ -223,15 +196,14 @@ def work(entry: str, size: str, skills: str, *on: str) -> None:
 
 
 class Worker:
-    """A process on its cores, ready to be measured."""
+    """A process on its cores, ready to be measured. It ends when nobody holds its input."""
 
-    def __init__(self, entry: str, size: str, skills: int, on: list[int]):
-        begin = time.perf_counter()
-        self.entry = entry
-        command = [sys.executable, "-m", "upside.bench", entry, size, str(skills), *map(str, on)]
-        variables = {**os.environ, **ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(len(on))}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen(command, env=variables, text=True, **pipes)
+    def __init__(self, entry: str, size: str, skills: int, *cores: int):
+        self.entry, self.cores, begin = entry, len(cores), time.perf_counter()
+        command = [sys.executable, "-m", "upside.bench", entry, size, *map(str, (skills, *cores))]
+        variables = {**os.environ, **ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(len(cores))}
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=variables, **pipes)
         first, second = self.read()
         self.compile, self.start = first - second, time.perf_counter() - begin - second
 
@@ -239,54 +211,45 @@ class Worker:
         print(seconds, file=self.process.stdin, flush=True)
 
     def read(self) -> Any:
-        if self.process.stdout and (line := self.process.stdout.readline()):
+        if line := self.process.stdout.readline():  # type: ignore[union-attr]
             return json.loads(line)
+        self.process.communicate()
         raise UserError(f"'{self.entry}' could not be measured: see its error above")
 
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
-
-def cores() -> list[int]:
-    """The cores that we may use."""
+def usable_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
-def measure(options: Bench, size: str, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Every entry's rates turn by turn, its share of its cores, and how long it took to start."""
-    one, *more = [[core] for core in cores()]
-    plans = {name: [(name, one)] for name in names}
+def measure(options: Bench, size: str, names: list[str]) -> dict[str, Result]:
+    """Every entry turn by turn: its rate, its share of its cores; and how long it took to start."""
+    one, *more = usable_cores()
+    start = lambda entry, *cores: Worker(entry, size, options.skills, *cores)  # noqa: E731
+    teams = {name: [start(name, one)] for name in names}
     if more and OURS in names:
-        plans[PROCESSES] = [(OURS, one), (OURS, more[0])]
-        plans[DEVICES] = [(OURS, one + more[0])]
-    results: dict[str, dict[str, Any]] = {}
-    with contextlib.ExitStack() as stack:
-        teams: dict[str, list[Worker]] = {}
-        for name, plan in plans.items():
-            teams[name] = [Worker(entry, size, options.skills, on) for entry, on in plan]
-            for worker in teams[name]:
-                stack.callback(worker.stop)
-            times = {"compile_seconds": worker.compile, "start_seconds": worker.start}
-            results[name] = {"rates": [], "busy": 1.0, **times}
-        for name in list(teams) * options.repeats:
-            for worker in teams[name]:
-                worker.go(options.seconds)
-            got = [worker.read() for worker in teams[name]]
-            results[name]["rates"].append(sum(each["rate"] for each in got))
-            results[name]["busy"] = min(results[name]["busy"], *(each["busy"] for each in got))
+        teams[TWICE] = [start(OURS, one), start(OURS, more[0])]
+        teams[DEVICES] = [start(OURS, one, more[0])]
+    results: dict[str, Result] = {
+        name: {"rates": [], "busy": [], "compile_seconds": w.compile, "start_seconds": w.start}
+        for name, (w, *_) in teams.items()
+    }
+    for name in list(teams) * options.repeats:
+        for worker in teams[name]:
+            worker.go(options.seconds)
+        got = [worker.read() for worker in teams[name]]
+        results[name]["rates"].append(sum(g["rate"] for g in got))
+        results[name]["busy"].append(min(g["busy"] for g in got) / teams[name][0].cores)
+    for worker in (worker for team in teams.values() for worker in team):
+        worker.process.communicate()
     return results
 
 
-# -------------------------------------------------------------------- report
-
-
-def summarise(raw: dict[str, dict[str, Any]], size: Size) -> dict[str, dict[str, Any]]:
+def summarise(raw: dict[str, Result], size: Size) -> dict[str, Result]:
     """Add medians, half ranges, and ratios taken turn by turn; the limit becomes updates too."""
-    gflops = statistics.median(raw[LIMIT]["rates"]) / 1e9
     limit = [rate / flops(size) for rate in raw[LIMIT]["rates"]]
+    gflops = statistics.median(raw[LIMIT]["rates"]) / 1e9
     entries = {**raw, LIMIT: {**raw[LIMIT], "rates": limit, "gflops": gflops}}
 
     def ratio(ones: list[float], others: list[float]) -> float:
@@ -298,13 +261,13 @@ def summarise(raw: dict[str, dict[str, Any]], size: Size) -> dict[str, dict[str,
             "median": statistics.median(entry["rates"]),
             "half_range": (max(entry["rates"]) - min(entry["rates"])) / 2,
             "upside_over_this": ratio(raw[OURS]["rates"], entry["rates"]),
-            "share_of_limit": ratio(entry["rates"], limit) / (2 if "2 cores" in name else 1),
+            "share_of_limit": ratio(entry["rates"], limit) / (1 + (name in (TWICE, DEVICES))),
         }
         for name, entry in entries.items()
     }
 
 
-def show(size: str, entries: dict[str, dict[str, Any]]) -> None:
+def show(size: str, entries: dict[str, Result]) -> None:
     """One table, and the lines that explain it."""
     from rich.console import Console
     from rich.table import Table
@@ -317,24 +280,27 @@ def show(size: str, entries: dict[str, dict[str, Any]]) -> None:
         table.add_row(name, f"{e['median']:,.0f} ± {e['half_range']:,.0f}", ratio, share)
     Console().print(table)
     us, rate = entries[OURS], entries[LIMIT]["gflops"]
-    print(f"upside: compiled in {us['compile_seconds']:.1f} s, first call done ", end="")
-    print(f"{us['start_seconds']:.1f} s after its process began ({UPDATES} updates a skill)")
+    busy = min(min(e["busy"]) for e in entries.values())
+    print(
+        f"upside: compiled in {us['compile_seconds']:.1f} s; first call ({UPDATES} updates a skill)"
+    )
+    print(f"done {us['start_seconds']:.1f} s after its process began")
     print(f"limit: {rate:.0f} GFLOP/s a core, {flops(SIZES[size]) / 1e6:.2f} MFLOP an update")
-    if (busy := min(e["busy"] for e in entries.values())) < QUIET:
+    if busy < QUIET:
         print(f"noisy: an entry had only {busy:.0%} of its core; use a machine at rest")
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Result:
     """What the numbers were measured on."""
     model = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((x.split(": ")[1] for x in lines if x.startswith("model name")), model)
+        model = next(line.split(": ")[1] for line in lines if line.startswith("model name"))
     versions = {"upside": __version__, "python": platform.python_version()}
     for package in ("jax", "jaxlib", "torch", "stable-baselines3", "sbx-rl"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-    return {"cpu": model, "cores": len(cores()), "versions": versions}
+    return {"cpu": model, "cores": len(usable_cores()), "versions": versions}
 
 
 def main(options: Bench) -> None:
@@ -349,9 +315,9 @@ def main(options: Bench) -> None:
         results[size] = summarise(measure(options, size, names), SIZES[size])
         show(size, results[size])
     if options.json is not None:
-        about = {"command": " ".join(["upside", *sys.argv[1:]]), "machine": machine()}
         settings = {**dataclasses.asdict(options), "json": str(options.json)}
-        report = {**about, "settings": settings, "results": results}
+        about = {"command": " ".join(["upside", *sys.argv[1:]]), "settings": settings}
+        report = {**about, "machine": machine(), "results": results}
         options.json.write_text(json.dumps(report, indent=2) + "\n")
         print(f"results: {options.json}")
 

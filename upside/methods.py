@@ -32,9 +32,7 @@ PAPER = Method(
         claim=False,
         freeze=False,
         patience=0,
-        second_chance=False,
         check_consolidated=False,
-        relax=1.0,
         reprobes=0,
     ),
 )

@@ -66,7 +66,7 @@ class Actor(eqx.Module):
         return self.squash(self.normalise(obs))
 
     def normalise(self, obs: Float[Array | np.ndarray, "*batch obs"]) -> Float[Array, "*batch obs"]:
-        return (obs - self.center) / self.scale
+        return (jnp.asarray(obs) - self.center) / self.scale
 
     def squash(self, normalised: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
         return jnp.tanh(self.mlp(normalised))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from upside.engine import collect
 from upside.engine.method import Method
@@ -166,7 +166,9 @@ def _execute(
     uniform = jax.random.uniform(uniform_key, (*shape, H, env.action_size), minval=-1, maxval=1)
     keys = jax.random.split(env_key, (*shape, 2))
 
-    def one(path: Array, length: Array, uniform: Array, keys: PRNGKeyArray) -> tuple[Array, Array]:
+    def one(
+        path: Array, length: Array, uniform: Array, keys: Key[Array, " pair"]
+    ) -> tuple[Array, Array]:
         start, trace = collect.walk(env, bank, path, length, T, keys[0])
         return trace, collect.diffuse(env, start, uniform, keys[1])[0]
 

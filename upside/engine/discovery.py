@@ -64,6 +64,7 @@ class Arrays(eqx.Module):
     judge: discriminators.State
     kept_actors: Actor
     kept_own: np.ndarray
+    kept_counts: np.ndarray
 
 
 class Discovery:
@@ -88,10 +89,6 @@ class Discovery:
         self.buckets: set[int] = set()
         self.radius = 0.0
         """How far the root's diffusing part reaches: the unit of distance."""
-        self.reach = 0.0
-        """How far from consolidated policies a state must be to count as free, at present."""
-        self.retried = 0.0
-        """The `reach` at which probes claimed in vain were given their second chance."""
         self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
@@ -150,6 +147,7 @@ class Discovery:
             judge=judge,
             kept_actors=learners.actor,
             kept_own=zeros(n, B, features),
+            kept_counts=np.zeros(n, np.int32),
         )
 
     def grow(self) -> None:
@@ -185,8 +183,6 @@ class Discovery:
             "counters": dataclasses.asdict(self.counters),
             "buckets": sorted(self.buckets),
             "radius": self.radius,
-            "reach": self.reach,
-            "retried": self.retried,
             "capacity": self.capacity,
             "starts_key": self.starts_key,
         }
@@ -212,7 +208,7 @@ class Discovery:
         run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
-        run.radius, run.reach, run.retried = state["radius"], state["reach"], state["retried"]
+        run.radius = state["radius"]
         if run.expansion is not None:
             keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
             run.go_to(run.expansion.node)
@@ -292,7 +288,6 @@ class Discovery:
         around = np.asarray(episodes.features[0, :, : plan.H]).reshape(-1, len(space.low))
         self.arrays.buffers[0], self.arrays.counts[0] = around, len(around)
         self.radius = freespace.radius(around)
-        self.reach = self.method.growth.reach * self.radius
         if self.method.discriminator.feature_scale:
             unit = np.full(len(space.low), self.method.discriminator.feature_scale * self.radius)
             scaled = eqx.tree_at(
@@ -319,7 +314,7 @@ class Discovery:
         gaps = self.clearances[node].copy()
         gaps[self.tree[node].tried] = 0.0
         return freespace.mutually_free(
-            states, gaps, self.reach, growth.free_share, most or growth.n_max
+            states, gaps, self.radius, growth.free_share, most or growth.n_max
         )
 
     def measure_free_space(self) -> None:
@@ -524,12 +519,17 @@ class Discovery:
     def keep(self, x: Expansion) -> None:
         """Remember the set that meets the constraint, before a policy is added to it."""
         x.kept = [dataclasses.replace(c) for c in x.children]
-        self.set(kept_actors=self.arrays.learners.actor, kept_own=self.arrays.own.copy())
+        arrays = self.arrays
+        self.set(
+            kept_actors=arrays.learners.actor,
+            kept_own=arrays.own.copy(),
+            kept_counts=arrays.own_counts.copy(),
+        )
 
     def restore(self, x: Expansion) -> None:
         """Back to the last set that met the constraint."""
         learners = dataclasses.replace(self.arrays.learners, actor=self.arrays.kept_actors)
-        self.set(learners=learners, own=self.arrays.kept_own)
+        self.set(learners=learners, own=self.arrays.kept_own, own_counts=self.arrays.kept_counts)
         lost = {c.slot for c in x.children} - {c.slot for c in x.kept}
         self._give_back([c for c in x.children if c.slot in lost], x)
         x.children, x.kept = x.kept, []

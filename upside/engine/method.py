@@ -12,6 +12,9 @@ from upside.skills.growth import Growth
 from upside.skills.plan import Plan
 from upside.types import UserError
 
+UPDATE_CHUNK = 10
+"""Skill updates whose random numbers are drawn at once: drawing is cheap in bulk."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Method:
@@ -75,15 +78,20 @@ class Method:
             "noise_clip",
             "reprobes",
             "free_share",
-            "relax",
-            "least_reach",
-            "reach",
         ):
             if s[name] < 0:
                 raise UserError(f"--{flag(name)} {s[name]} is negative: give 0 or more")
-        for name in ("gamma", "tau", "free_share", "relax"):
+        for name in ("gamma", "tau", "free_share"):
             if s[name] > 1:
                 raise UserError(f"--{flag(name)} {s[name]} exceeds 1: give a value in [0, 1]")
+        if UPDATE_CHUNK % s["policy_delay"]:
+            raise UserError(
+                f"--policy-delay {s['policy_delay']} does not divide {UPDATE_CHUNK}: try 2"
+            )
+        if s["buffer_episodes"] < 4:
+            raise UserError(f"--buffer-episodes {s['buffer_episodes']} is less than 4: try 10")
+        if s["claim"] and not s["freeze"]:
+            raise UserError("--claim needs --freeze: a claim is left when a skill is frozen there")
         if s["claim"] and not s["probes"]:
             raise UserError("--claim needs probes to claim: set --probes, or --no-claim")
         if not s["probes"] and not s["k_initial"]:

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from upside.engine import collect
-from upside.engine.method import Method
+from upside.engine.method import UPDATE_CHUNK, Method
 from upside.learners import replay as replays
 from upside.learners import td3
 from upside.models import discriminator as discriminators
@@ -27,7 +27,6 @@ from upside.nets import Actor
 from upside.types import Environment, Trajectory
 
 TRACES: collections.Counter[str] = collections.Counter()
-UPDATE_CHUNK = 10  # skill updates whose random numbers are drawn at once
 RELABEL_CHUNK = 64  # episodes relabelled at once
 
 

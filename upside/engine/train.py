@@ -55,21 +55,13 @@ def _next(run: Discovery) -> bool:
         if gains[best] > 0:
             run.begin(best, run.claims(best))
             return True
-        if not _look_closer(run):
+        if not _probe_again(run):
             return False
 
 
-def _look_closer(run: Discovery) -> bool:
-    """No node has a free probe: try again what failed, relax the gate, or probe anew; False if all was done."""
+def _probe_again(run: Discovery) -> bool:
+    """No node has a free probe: probe one anew; False if all of them were."""
     growth, tree = run.method.growth, run.tree
-    if growth.second_chance and run.retried != run.reach and any(n.tried for n in tree.nodes):
-        run.retried = run.reach
-        for node in tree.nodes:
-            node.tried.clear()
-        return True
-    if growth.relax < 1 and run.reach * growth.relax >= growth.least_reach * run.radius:
-        run.reach *= growth.relax
-        return True
     again = [z for z in range(len(tree)) if tree[z].reprobes < growth.reprobes]
     if again:
         z = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))

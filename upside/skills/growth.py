@@ -53,15 +53,7 @@ class Growth:
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
-    reach: float = 1.0
-    """The gate's distance to begin with, in diffusing radii of the root."""
-    relax: float = 0.8
-    """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never."""
-    least_reach: float = 0.4
-    """The gate's distance is not relaxed below this share of the root's diffusing radius."""
-    second_chance: bool = False
-    """Before the gate is relaxed, probes that were claimed in vain may be claimed once more."""
-    reprobes: int = 1
+    reprobes: int = 4
     """How often nodes are probed again once no free space is known."""
 
 
