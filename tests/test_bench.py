@@ -36,7 +36,12 @@ def test_the_blank_environment_is_an_environment():
 
 
 def raw(*rates: float) -> dict:
-    return {"rates": list(rates), "busy": [1.0] * 3, "compile_seconds": 1.0, "start_seconds": 2.0}
+    return {
+        "rates": list(map(float, rates)),
+        "busy": [1.0] * 3,
+        "compile_seconds": 1.0,
+        "start_seconds": 2.0,
+    }
 
 
 def test_ratios_are_taken_within_a_turn():

@@ -21,6 +21,7 @@ PAPER = Method(
     learner=TD3(tau=0.005, self_imitation=False),
     discriminator=Discriminator(keep_discriminator=False),
     growth=Growth(
+        margin=0.0,
         k_initial=1000,
         k_pol=100,
         rollouts=1,
@@ -33,6 +34,7 @@ PAPER = Method(
         freeze=False,
         patience=0,
         check_consolidated=False,
+        relax=1.0,
         reprobes=0,
     ),
 )

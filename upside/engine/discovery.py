@@ -89,6 +89,8 @@ class Discovery:
         self.buckets: set[int] = set()
         self.radius = 0.0
         """How far the root's diffusing part reaches: the unit of distance."""
+        self.reach = 0.0
+        """How far from consolidated policies a state must be to count as free, at present."""
         self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
@@ -183,6 +185,7 @@ class Discovery:
             "counters": dataclasses.asdict(self.counters),
             "buckets": sorted(self.buckets),
             "radius": self.radius,
+            "reach": self.reach,
             "capacity": self.capacity,
             "starts_key": self.starts_key,
         }
@@ -208,7 +211,7 @@ class Discovery:
         run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
-        run.radius = state["radius"]
+        run.radius, run.reach = state["radius"], state["reach"]
         if run.expansion is not None:
             keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
             run.go_to(run.expansion.node)
@@ -287,7 +290,7 @@ class Discovery:
         # A diffusing part is H uniformly random steps: the first H of a random episode.
         around = np.asarray(episodes.features[0, :, : plan.H]).reshape(-1, len(space.low))
         self.arrays.buffers[0], self.arrays.counts[0] = around, len(around)
-        self.radius = freespace.radius(around)
+        self.radius = self.reach = freespace.radius(around)
         if self.method.discriminator.feature_scale:
             unit = np.full(len(space.low), self.method.discriminator.feature_scale * self.radius)
             scaled = eqx.tree_at(
@@ -314,7 +317,7 @@ class Discovery:
         gaps = self.clearances[node].copy()
         gaps[self.tree[node].tried] = 0.0
         return freespace.mutually_free(
-            states, gaps, self.radius, growth.free_share, most or growth.n_max
+            states, gaps, self.reach, growth.free_share, most or growth.n_max
         )
 
     def measure_free_space(self) -> None:

@@ -38,6 +38,10 @@ class Method:
         s = self.settings()
         if not 0.0 < s["eta"] < 1.0:
             raise UserError(f"--eta {s['eta']} is outside (0, 1): try 0.8, the paper's value")
+        if self.growth.target >= 1.0:
+            raise UserError(
+                f"--eta {s['eta']} and --margin {s['margin']} add up to 1 or more: lower one"
+            )
         if s["n_start"] > s["n_max"]:
             raise UserError(
                 f"--n-start {s['n_start']} exceeds --n-max {s['n_max']}: lower the one or raise the other"
@@ -77,11 +81,14 @@ class Method:
             "target_noise",
             "noise_clip",
             "reprobes",
+            "relax",
+            "least_reach",
+            "margin",
             "free_share",
         ):
             if s[name] < 0:
                 raise UserError(f"--{flag(name)} {s[name]} is negative: give 0 or more")
-        for name in ("gamma", "tau", "free_share"):
+        for name in ("gamma", "tau", "free_share", "relax"):
             if s[name] > 1:
                 raise UserError(f"--{flag(name)} {s[name]} exceeds 1: give a value in [0, 1]")
         if UPDATE_CHUNK % s["policy_delay"]:

@@ -55,13 +55,16 @@ def _next(run: Discovery) -> bool:
         if gains[best] > 0:
             run.begin(best, run.claims(best))
             return True
-        if not _probe_again(run):
+        if not _look_closer(run):
             return False
 
 
-def _probe_again(run: Discovery) -> bool:
-    """No node has a free probe: probe one anew; False if all of them were."""
+def _look_closer(run: Discovery) -> bool:
+    """No node has a free probe: relax the gate, else probe a node anew; False if all this was done."""
     growth, tree = run.method.growth, run.tree
+    if growth.relax < 1 and run.reach * growth.relax >= growth.least_reach * run.radius:
+        run.reach *= growth.relax
+        return True
     again = [z for z in range(len(tree)) if tree[z].reprobes < growth.reprobes]
     if again:
         z = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))
@@ -118,7 +121,7 @@ def _evaluate(run: Discovery, x: Expansion) -> str:
     run.observe(x, [c for c in x.children if not c.frozen], growth.fresh)
     run.judge(x, k_discr)
     if growth.freeze:
-        _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.eta])
+        _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.target])
     return "round"
 
 
@@ -135,19 +138,19 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
         run.observe(x, [c for c in passed if c.frozen], episodes)
         run.judge(x, 0)
         for child in passed:
-            child.frozen = child.frozen and child.d > growth.eta
+            child.frozen = child.frozen and child.d > growth.target
     for child in passed:
         child.arrived = child.arrived or child.frozen
     if any(c.frozen for c in passed):
         run.judge(x, 3 * k_discr)
     for child in x.children:
-        child.frozen = child.frozen and child.d > growth.eta
+        child.frozen = child.frozen and child.d > growth.target
 
 
 def _finish(run: Discovery, x: Expansion) -> list[int]:
     """Line 18: the η-discriminable children become nodes; with `check_consolidated`, only if no old node suffers."""
     growth = run.method.growth
-    for child in [c for c in x.children if c.d <= growth.eta or not c.arrived]:
+    for child in [c for c in x.children if c.d <= growth.target or not c.arrived]:
         run.drop(x, child)
     if growth.check_consolidated and x.children:
         _drop_trespassers(run, x)
@@ -155,15 +158,15 @@ def _finish(run: Discovery, x: Expansion) -> list[int]:
 
 
 def _drop_trespassers(run: Discovery, x: Expansion) -> None:
-    """Drop new policies until every node and every new policy has its η on its state buffer."""
+    """Drop new policies until every node and every new one has η (and the margin) on its state buffer."""
     growth, k_discr = run.method.growth, run.method.discriminator.k_discr
     while x.children:
         run.judge(x, 3 * k_discr)
         d = run.discriminabilities(x)
         for child in x.children:
             child.d = float(d[run.capacity + child.slot])
-        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.eta]
-        below = [c for c in x.children if c.d <= growth.eta]
+        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.target]
+        below = [c for c in x.children if c.d <= growth.target]
         if not harmed and not below:
             return
         run.drop(x, min(x.children, key=lambda c: c.d))

@@ -19,6 +19,8 @@ class Growth:
 
     eta: float = 0.8
     """η, the discriminability every consolidated policy must have (paper: 0.8)."""
+    margin: float = 0.03
+    """What a policy must have beyond η when it is consolidated, to hold η on states never seen (paper: 0)."""
     n_start: int = 4
     """N_start, children an expansion begins with (paper: 4 in the wall-free maze)."""
     n_max: int = 8
@@ -53,8 +55,17 @@ class Growth:
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
-    reprobes: int = 4
+    relax: float = 0.8
+    """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never (paper: no gate)."""
+    least_reach: float = 0.5
+    """The gate's distance is not relaxed below this share of the root's diffusing radius."""
+    reprobes: int = 1
     """How often nodes are probed again once no free space is known."""
+
+    @property
+    def target(self) -> float:
+        """The discriminability that a policy needs to be consolidated."""
+        return self.eta + self.margin
 
 
 @dataclasses.dataclass
@@ -123,12 +134,12 @@ def decide(growth: Growth, x: Expansion) -> Move:
 
     Progress is noted in the children; whoever carries out the move changes the rest.
     """
-    met = all(c.d > growth.eta and c.arrived for c in x.children)
+    met = all(c.d > growth.target and c.arrived for c in x.children)
     if met:
         room = len(x.children) < growth.n_max and (not growth.probes or x.waiting)
         return "add" if x.direction != "remove" and room else "accept"
     for child in x.children:
-        below = child.d <= growth.eta or not child.arrived
+        below = child.d <= growth.target or not child.arrived
         child.stalled = child.stalled + 1 if below and child.d <= child.best + 0.01 else 0
         child.best = max(child.best, child.d)
     if x.own_steps < growth.k_steps and not any(hopeless(growth, c) for c in x.children):
