@@ -18,7 +18,7 @@ TRACES = []
 @jax.jit
 def fit(state, buffers, counts, weights, steps, key):
     TRACES.append(1)
-    return discriminators.fit(CONFIG, state, buffers, counts, weights, steps, key)
+    return discriminators.fit(CONFIG, state, buffers, counts, weights, steps, jnp.float32(0), key)
 
 
 discriminability = jax.jit(discriminators.discriminability)
@@ -220,3 +220,22 @@ def test_narrow_keeps_the_first_classes_and_drops_the_optimiser(trained):
         probabilities(small, POINTS), probabilities(trained, POINTS, first)[:, :2], rtol=1e-6
     )
     assert small.opt is None
+
+
+def test_blur_keeps_it_from_learning_single_states_by_heart():
+    """Two policies over the same place: fitted for long on few states, only blur stays near one half."""
+    states = jax.random.normal(jax.random.key(1), (CAPACITY, SIZE, 2))
+    counts = jnp.where(jnp.arange(CAPACITY) < 2, SIZE, 0)
+    weights = (counts > 0).astype(float)
+    labels = jnp.arange(CAPACITY)
+
+    def d(blur: float) -> float:
+        judge = discriminators.fit(
+            CONFIG, fresh(), states, counts, weights, jnp.int32(3000), jnp.float32(blur),
+            jax.random.key(0),
+        )  # fmt: skip
+        own = discriminators.discriminability(judge, states, counts, labels, counts > 0)
+        return float(own[:2].mean())
+
+    assert d(0.0) > 0.75
+    assert d(1.0) < 0.65

@@ -139,11 +139,12 @@ def train(arguments: list[str]) -> None:
     )
     label = Path(options.env).stem
     where = options.run_dir or Path("runs") / f"{name}-{label}-{options.seed}"
-    directory = runs.RunDirectory.create(where, config, options.overwrite)
     from upside.session import Session
 
     _start_jax(config.cores)
-    _discover(Session(config, directory, options.checkpoint_seconds), options.figures)
+    session = Session(config, checkpoint_seconds=options.checkpoint_seconds)
+    session.directory = runs.RunDirectory.create(where, config, options.overwrite)
+    _discover(session, options.figures)
 
 
 @dataclasses.dataclass(frozen=True)

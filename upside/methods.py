@@ -19,13 +19,14 @@ UPSIDE = Method()
 
 PAPER = Method(
     learner=TD3(tau=0.005, self_imitation=False),
-    discriminator=Discriminator(keep_discriminator=False),
+    discriminator=Discriminator(keep_discriminator=False, jitter=0.0),
     growth=Growth(
         margin=0.0,
         k_initial=1000,
         k_pol=100,
         rollouts=1,
         fresh=10,
+        reuse=False,
         rehearsal=0,
         critic_warmup=0,
         order="discriminability",
@@ -38,7 +39,7 @@ PAPER = Method(
         reprobes=0,
     ),
 )
-"""App. B and C to the letter; where they give a range, the value that our sweep found best."""
+"""App. B and C as written; of a range, the value that early experiments preferred. docs/method.md lists our readings."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,15 +51,17 @@ class Progress:
 
     def _children(self, run: Discovery) -> list[Text | Table]:
         """The node being expanded and its children's discriminabilities, with η as the mark to reach."""
-        x, eta = run.expansion, run.method.growth.eta
+        x, growth = run.expansion, run.method.growth
         if x is None:
             return []
         depth = run.tree[x.node].depth
-        title = Text(f"\nexpanding node {x.node} (depth {depth}), round {x.rounds}, η = {eta}")
+        title = Text(
+            f"\nexpanding node {x.node} (depth {depth}), round {x.rounds}, η = {growth.eta}"
+        )
         table = Table.grid(padding=(0, 2))
         for child in sorted(x.children, key=lambda c: c.slot):
             bar = ProgressBar(total=1.0, completed=child.d, width=30)
-            state = "satisfied" if child.d > eta and child.arrived else "training"
+            state = "satisfied" if child.d > growth.target and child.arrived else "training"
             table.add_row(f"  child {child.slot}", bar, f"d = {child.d:.2f}", state)
         return [title, table]
 

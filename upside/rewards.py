@@ -16,7 +16,7 @@ from upside.types import Trajectory
 
 @dataclasses.dataclass(frozen=True)
 class DiffusingReward:
-    """UPSIDE: 𝒥 = {T, …, T+H}. The mean score of the diffusing states is paid at the skill's end."""
+    """UPSIDE: 𝒥 = {T+1, …, T+H}. The mean score of the diffusing states is paid at the skill's end."""
 
     def count(self, plan: Plan) -> int:
         """|𝒥|."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +64,6 @@ class Run:
         directory = RunDirectory.open(path)
         config = directory.config()
         saved, arrays = directory.load_tree()
-        metrics = directory.path / "metrics.jsonl"
-        lines = metrics.read_text().splitlines() if metrics.is_file() else []
         return cls(
             config=config,
             env=config.environment(),
@@ -76,16 +73,14 @@ class Run:
             buffers=arrays["buffers"],
             judge=_judge(arrays),
             summary=saved["summary"],
-            history=[json.loads(line) for line in lines],
+            history=directory.load_metrics(),
         )
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the tree to a new run directory (without checkpoints: it can be used, not resumed)."""
         directory = RunDirectory.create(path, self.config, overwrite)
         directory.save_tree({"nodes": self.tree.to_json(), "summary": self.summary}, self.arrays())
-        lines = "".join(json.dumps(entry) + "\n" for entry in self.history)
-        with directory.writing():
-            directory._write("metrics.jsonl", lines.encode())
+        directory.save_metrics(self.history)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything of `tree.safetensors`."""

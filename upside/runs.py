@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,9 +66,20 @@ class Config:
         return Maze(Layout(**fields))
 
     def build(self) -> Method:
-        """The method with these settings."""
-        slots = {f.name: type(getattr(Method(), f.name)) for f in dataclasses.fields(Method)}
-        return Method(**{name: kind(**self.settings[name]) for name, kind in slots.items()})
+        """The method with these settings; a configuration of another version is not guessed at."""
+        default = Method()
+        slots: dict[str, Any] = {}
+        for slot in dataclasses.fields(Method):
+            part = getattr(default, slot.name)
+            saved, known = self.settings.get(slot.name, {}), dataclasses.asdict(part)
+            if set(saved) != set(known):
+                differ = ", ".join(sorted(set(saved) ^ set(known)))
+                raise UserError(
+                    f"this run was made by upside {self.version}, which has other settings than "
+                    f"{__version__} ({differ}): use that version"
+                )
+            slots[slot.name] = dataclasses.replace(part, **saved)
+        return Method(**slots)
 
 
 def configure(
@@ -162,6 +174,11 @@ class RunDirectory:
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(target)
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # the renaming itself
+            finally:
+                os.close(folder)
         except OSError:
             aside.unlink(missing_ok=True)
             raise
@@ -186,9 +203,34 @@ class RunDirectory:
             raise UserError(
                 f"{self.path} has no tree yet: let it run for a while ('upside resume')"
             )
-        return self._read_json("tree.json"), safetensors.numpy.load_file(
-            self.path / "tree.safetensors"
-        )
+        tree = self._read_json("tree.json")
+        try:
+            data = (self.path / "tree.safetensors").read_bytes()
+        except OSError as error:
+            raise UserError(f"{self.path}/tree.safetensors cannot be read: {error}") from None
+        if _digest(data) != tree.get("arrays_sha256"):
+            raise UserError(
+                f"{self.path}: tree.json and tree.safetensors do not belong together (a write was cut "
+                f"short, or the run is going on): try again, or 'upside resume {self.path}'"
+            )
+        return tree, safetensors.numpy.load(data)
+
+    def load_metrics(self) -> list[dict[str, Any]]:
+        """Every whole line of metrics; a kill may have torn the last."""
+        path = self.path / "metrics.jsonl"
+        entries = []
+        for line in path.read_text().splitlines() if path.is_file() else []:
+            try:
+                entries.append(json.loads(line))
+            except ValueError:
+                break
+        return entries
+
+    def save_metrics(self, entries: list[dict[str, Any]]) -> None:
+        """All of them anew."""
+        lines = "".join(json.dumps(entry) + "\n" for entry in entries)
+        with self.writing():
+            self._write("metrics.jsonl", lines.encode())
 
     # ---------------------------------------------------------------- checkpoints
 
@@ -202,14 +244,19 @@ class RunDirectory:
             for old in self._checkpoints()[:-KEPT]:
                 old.unlink()
 
+    def began(self) -> bool:
+        """Whether a checkpoint was ever written, whole or not."""
+        return bool(self._checkpoints())
+
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("*.safetensors"))
 
     def load_checkpoint(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """The newest whole checkpoint, or None; a damaged one is passed over."""
+        """The newest whole checkpoint, or None; a damaged one is reported and passed over."""
         for path in reversed(self._checkpoints()):
             data = path.read_bytes()
             if path.stem.partition("-")[2] != _digest(data):
+                print(f"upside: {path} is damaged: using the one before it", file=sys.stderr)
                 continue
             with safetensors.safe_open(path, framework="numpy") as file:
                 state = json.loads(file.metadata()["state"])

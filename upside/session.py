@@ -50,6 +50,10 @@ class Session:
         config = directory.config()
         session = cls(config, directory, checkpoint_seconds)
         saved = directory.load_checkpoint()
+        if saved is None and (directory.path / "tree.json").is_file() and not directory.began():
+            raise UserError(
+                f"{directory.path} is a saved copy without checkpoints: it cannot be resumed"
+            )
         lines = 0
         if saved is not None:
             arrays, state = saved
@@ -58,12 +62,8 @@ class Session:
             )
             session.before, session.ended = state["seconds"], state["ended"]
             lines = state["lines"]
-        metrics = directory.path / "metrics.jsonl"
-        if metrics.is_file():
-            kept = metrics.read_text().splitlines(keepends=True)[:lines]
-            with directory.writing():
-                metrics.write_text("".join(kept))
-            session.history = [json.loads(line) for line in kept]
+        session.history = directory.load_metrics()[:lines]
+        directory.save_metrics(session.history)
         return session
 
     @property
@@ -185,8 +185,9 @@ def train(
     listeners: tuple[Listener, ...] = (),
 ) -> Run:
     """Discover, in a new run directory if one is given."""
-    directory = RunDirectory.create(run_dir, config, overwrite) if run_dir is not None else None
-    session = Session(config, directory)
+    session = Session(config)  # first: it refuses what cannot run, and then nothing was touched
+    if run_dir is not None:
+        session.directory = RunDirectory.create(run_dir, config, overwrite)
     session.listeners.extend(listeners)
     return session.run()
 

@@ -27,7 +27,7 @@ from upside.nets import Actor, put, stack
 from upside.skills import freespace
 from upside.skills.growth import Child, Expansion
 from upside.skills.tree import Tree
-from upside.types import Environment, Trajectory
+from upside.types import Environment, Trajectory, UserError
 
 CAPACITY = 128  # consolidated policies before the arrays double
 
@@ -65,6 +65,7 @@ class Arrays(eqx.Module):
     kept_actors: Actor
     kept_own: np.ndarray
     kept_counts: np.ndarray
+    kept_judge: discriminators.State
 
 
 class Discovery:
@@ -79,12 +80,18 @@ class Discovery:
         devices: int = 1,
         capacity: int = CAPACITY,
     ):
+        if not env.deterministic:
+            raise UserError(
+                f"{env.name} is not deterministic: only deterministic environments can be explored yet"
+            )
         self.env, self.method, self.seed, self.budget = env, method, seed, budget
         self.programs = programs(env, method, devices)
         self.tree = Tree()
         self.expansion: Expansion | None = None
         self.counters = Counters()
         self.starts: Any = None
+        """Where `go_to` left us; the environment is deterministic, so once is enough for all episodes."""
+        self.clearances = np.zeros(0)
         self.starts_key = 0
         self.buckets: set[int] = set()
         self.radius = 0.0
@@ -150,6 +157,7 @@ class Discovery:
             kept_actors=learners.actor,
             kept_own=zeros(n, B, features),
             kept_counts=np.zeros(n, np.int32),
+            kept_judge=judge,
         )
 
     def grow(self) -> None:
@@ -170,6 +178,7 @@ class Discovery:
             buffers=split(arrays.buffers),
             counts=split(arrays.counts),
             judge=discriminators.widen(arrays.judge, old, 2 * old + n, self.rng()),
+            kept_judge=discriminators.widen(arrays.kept_judge, old, 2 * old + n, self.rng()),
         )
         self.capacity = 2 * old
 
@@ -310,15 +319,23 @@ class Discovery:
                 store[node, done : done + wants.sum()] = np.asarray(new)[taken]
             done += int(wants.sum())
 
-    def claims(self, node: int, most: int | None = None) -> list[int]:
-        """Free probes of `node` that are free of one another, without those tried in vain."""
+    def claims(self, node: int) -> list[int]:
+        """Free probes of `node` that are free of one another, without those tried too often in vain."""
         plan, growth = self.method.plan, self.method.growth
         states = np.asarray(self.arrays.probes.features[node, :, plan.T :])
-        gaps = self.clearances[node].copy()
-        gaps[self.tree[node].tried] = 0.0
-        return freespace.mutually_free(
-            states, gaps, self.reach, growth.free_share, most or growth.n_max
-        )
+        gaps = np.where(self._tries(node)[:, None] < growth.tries, self.clearances[node], 0.0)
+        return freespace.mutually_free(states, gaps, self.reach, growth.free_share, growth.n_max)
+
+    def gain(self, node: int) -> float:
+        """Free space that `node`'s claims would take, per interaction; half for every time one was in vain."""
+        claims = self.claims(node)
+        space = np.minimum(self.clearances[node, claims].mean(-1), 3 * self.radius)
+        worth = float(np.sum(space * 0.5 ** self._tries(node)[claims]))
+        return worth / (self.prefix(node) + self.method.plan.steps)
+
+    def _tries(self, node: int) -> np.ndarray:
+        """How often each probe of `node` was claimed in vain."""
+        return np.bincount(self.tree[node].tried, minlength=self.method.growth.probes)
 
     def measure_free_space(self) -> None:
         """Distance of every probe's diffusing states to the nearest consolidated state buffer."""
@@ -333,9 +350,7 @@ class Discovery:
         """One more policy in training: a fresh learner, a fresh class, data to start from."""
         growth = self.method.growth
         slot = x.free_slot(growth.n_max)
-        child = Child(slot, x.waiting.pop(0) if growth.claim else None, not growth.claim)
-        if growth.probes and not growth.claim:
-            x.waiting.pop(0)
+        child = Child(slot, x.waiting.pop(0) if growth.probes else None, not growth.claim)
         x.children.append(child)
         if growth.k_initial:
             self._initial_data(x.node)
@@ -374,6 +389,8 @@ class Discovery:
         self.counters.expansions += 1
         self.tree[node].expansions += 1
         self.set(replay=replays.clear(self.arrays.replay))
+        if not self.method.discriminator.keep_discriminator:
+            self.new_discriminator()
         self.arrays.own_counts[:] = 0
         self.go_to(node)
         self._remember_probes(node)
@@ -414,7 +431,7 @@ class Discovery:
         growth = self.method.growth
         if growth.claim:
             self.judge(x, self.method.discriminator.k_discr)
-        if growth.rehearsal:
+        if growth.claim and growth.rehearsal:
             new = [c for c in x.children if not self.arrays.ages[c.slot]]
             self._learn(x, new, growth.rehearsal)
 
@@ -438,12 +455,13 @@ class Discovery:
         self.set(learners=learners, ages=np.asarray(ages))
 
     def observe(self, x: Expansion, children: list[Child], episodes: int) -> None:
-        """Noise-free episodes of `children` into their own state buffers, and into replay."""
+        """Noise-free episodes of `children` into their own state buffers."""
         wants = np.where(x.slots(children, self.method.growth.n_max), episodes, 0)
         if not wants.any():
             return
         got = self.episodes(x.node, wants, POLICY, 0.0)
-        self.remember(got, wants)
+        if self.method.growth.reuse:
+            self.remember(got, wants)
         self._note(children, got, episodes)
 
     def _note(self, children: list[Child], got: Trajectory, episodes: int) -> None:
@@ -475,6 +493,7 @@ class Discovery:
             scored,
             self._labels(),
             np.int32(steps),
+            np.float32(self.method.discriminator.jitter * self.radius),
             self.key(),
         )
         self.set(judge=judge)
@@ -527,6 +546,7 @@ class Discovery:
             kept_actors=arrays.learners.actor,
             kept_own=arrays.own.copy(),
             kept_counts=arrays.own_counts.copy(),
+            kept_judge=arrays.judge,
         )
 
     def restore(self, x: Expansion) -> None:
@@ -559,7 +579,7 @@ class Discovery:
 
     def consolidate(self, x: Expansion) -> list[int]:
         """The children become nodes of the tree, with the numbers that follow."""
-        if len(self.tree) + len(x.children) > self.capacity:
+        while len(self.tree) + len(x.children) > self.capacity:
             self.grow()
         arrays = self.arrays
         moved = np.arange(len(arrays.counts), dtype=np.int32)

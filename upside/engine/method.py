@@ -60,6 +60,8 @@ class Method:
             "k_pol",
             "k_discr",
             "policy_delay",
+            "rollouts",
+            "tries",
         ):
             if s[name] < 1:
                 raise UserError(f"--{flag(name)} {s[name]} is less than 1: give at least 1")
@@ -78,6 +80,7 @@ class Method:
             "rehearsal",
             "consolidated_weight",
             "feature_scale",
+            "jitter",
             "target_noise",
             "noise_clip",
             "reprobes",
@@ -86,11 +89,23 @@ class Method:
             "margin",
             "free_share",
         ):
-            if s[name] < 0:
-                raise UserError(f"--{flag(name)} {s[name]} is negative: give 0 or more")
+            if not s[name] >= 0:
+                raise UserError(f"--{flag(name)} {s[name]} is not a number of at least 0")
         for name in ("gamma", "tau", "free_share", "relax"):
             if s[name] > 1:
                 raise UserError(f"--{flag(name)} {s[name]} exceeds 1: give a value in [0, 1]")
+        for name in ("k_pol", "k_discr", "rehearsal"):
+            if s[name] % UPDATE_CHUNK:
+                raise UserError(f"--{flag(name)} {s[name]} is not a multiple of {UPDATE_CHUNK}")
+        for name in ("rollouts", "fresh"):
+            if s[name] > s["buffer_episodes"]:
+                raise UserError(
+                    f"--{name} {s[name]} exceeds --buffer-episodes {s['buffer_episodes']}: lower it"
+                )
+        if s["order"] not in ("gain", "discriminability"):
+            raise UserError(f"--order {s['order']} is neither gain nor discriminability")
+        if s["least_reach"] <= 0:
+            raise UserError(f"--least-reach {s['least_reach']} is not above 0: try 0.5")
         if UPDATE_CHUNK % s["policy_delay"]:
             raise UserError(
                 f"--policy-delay {s['policy_delay']} does not divide {UPDATE_CHUNK}: try 2"

@@ -45,16 +45,9 @@ class Programs:
     def _walk(
         self, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
     ) -> tuple[Any, Array]:
-        """Starts at the end of `path`: one where the environment is deterministic, else one an episode.
-
-        Also the features of the states that the first of them passed.
-        """
-        plan, n = self.method.plan, self.method.growth.n_max * self.method.plan.buffer_episodes
-        keys = jax.random.split(key, 1 if self.env.deterministic else n)
-        starts, trace = jax.vmap(lambda k: collect.walk(self.env, bank, path, length, plan.T, k))(
-            keys
-        )
-        return starts, jax.vmap(self.env.features)(trace[0])
+        """Where the episodes of the node at the end of `path` start, and the features of what was passed."""
+        start, trace = collect.walk(self.env, bank, path, length, self.method.plan.T, key)
+        return jax.tree.map(lambda leaf: leaf[None], start), jax.vmap(self.env.features)(trace)
 
     def _remember(
         self, replay: replays.Replay, episodes: Trajectory, keep: Bool[Array, "n e"]
@@ -194,11 +187,12 @@ class Programs:
         own_counts: Int[Array, " n"],
         labels: Int[Array, " n"],
         steps: Int[Array, ""],
+        blur: Float[Array, ""],
         key: PRNGKeyArray,
     ) -> tuple[discriminators.State, Array]:
         """Fit the discriminator on all state buffers, then score the children on their own states."""
         judge = discriminators.fit(
-            self.method.discriminator, judge, buffers, counts, weights, steps, key
+            self.method.discriminator, judge, buffers, counts, weights, steps, blur, key
         )
         classes = (weights > 0) & (counts > 0)
         return judge, discriminators.discriminability(judge, own, own_counts, labels, classes)

@@ -27,7 +27,7 @@ def rounds(run: Discovery) -> Iterator[str]:
             yield from _expand(run, x)
     except BudgetSpent:
         if run.expansion is not None:
-            _finish(run, run.expansion)
+            _salvage(run, run.expansion)
         yield "budget spent"
         return
     yield "nothing left to expand"
@@ -43,10 +43,7 @@ def _next(run: Discovery) -> bool:
         return bool(queue)
     while True:
         run.measure_free_space()
-        gains = {
-            z: len(run.claims(z)) / (run.prefix(z) + run.method.plan.steps)
-            for z in range(len(tree))
-        }
+        gains = {z: run.gain(z) for z in range(len(tree))}
         if growth.order == "gain":
             best = max(gains, key=lambda z: gains[z])
         else:
@@ -77,7 +74,7 @@ def _look_closer(run: Discovery) -> bool:
 
 def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
     """Node adaptation: learn, then add, remove, restore or accept (Alg. 2, lines 5-17)."""
-    growth, k_discr = run.method.growth, run.method.discriminator.k_discr
+    growth = run.method.growth
     if not x.rounds:
         run.rehearse(x)
         yield _evaluate(run, x)
@@ -96,11 +93,10 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
                 break
         else:
             run.restore(x)
-            run.judge(x, k_discr)
             break
         yield _evaluate(run, x)
     new = _finish(run, x)
-    for node in new:  # look around from the new nodes
+    for node in new:
         run.go_to(node)
         run.probe(node)
     yield "consolidated" if new else "no child"
@@ -108,7 +104,7 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
 
 def _turn(run: Discovery, x: Expansion, direction: Literal["add", "remove"]) -> None:
     """A new call of POLICYLEARNING, with one policy more or less."""
-    x.direction = direction
+    x.direction, x.own_steps = direction, 0
     if not run.method.discriminator.keep_discriminator:
         run.new_discriminator()
 
@@ -154,18 +150,34 @@ def _finish(run: Discovery, x: Expansion) -> list[int]:
         run.drop(x, child)
     if growth.check_consolidated and x.children:
         _drop_trespassers(run, x)
-    return run.consolidate(x)
+    new = run.consolidate(x)
+    for node in new:
+        run.go_to(node)
+    return new
+
+
+def _salvage(run: Discovery, x: Expansion) -> None:
+    """The budget is spent in the middle of an expansion: keep what met the constraint and was not touched since."""
+    size = run.method.plan.buffer_episodes * run.method.plan.H
+    if x.kept:
+        run.restore(x)
+    else:
+        for child in list(x.children):
+            if not child.frozen or run.arrays.own_counts[child.slot] < size:
+                run.drop(x, child)
+    _finish(run, x)
 
 
 def _drop_trespassers(run: Discovery, x: Expansion) -> None:
-    """Drop new policies until every node and every new one has η (and the margin) on its state buffer."""
+    """Drop new policies until each has its target, and no node falls below η that was above it without them."""
     growth, k_discr = run.method.growth, run.method.discriminator.k_discr
+    before = run.discriminabilities(None)
     while x.children:
         run.judge(x, 3 * k_discr)
         d = run.discriminabilities(x)
         for child in x.children:
             child.d = float(d[run.capacity + child.slot])
-        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.target]
+        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.eta < before[z]]
         below = [c for c in x.children if c.d <= growth.target]
         if not harmed and not below:
             return

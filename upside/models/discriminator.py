@@ -37,6 +37,8 @@ class Discriminator:
     """How much more often a state of a consolidated policy is drawn (paper: "e.g. 3×")."""
     keep_discriminator: bool = True
     """Go on with the discriminator of the call before; App. B starts every call afresh."""
+    jitter: float = 0.3
+    """Noise on the states it is fitted on, in diffusing radii of the root: each stands for its surroundings (paper: 0)."""
     feature_scale: float = 4.0
     """Unit of the discriminator's inputs, in diffusing radii of the root. 0: the environment's box."""
 
@@ -134,29 +136,36 @@ def fit(
     counts: Int[Array, " capacity"],
     weights: Float[Array, " capacity"],
     steps: Int[Array, ""],
+    blur: Float[Array, ""],
     key: PRNGKeyArray,
 ) -> State:
     """`steps` updates on (state, policy) pairs drawn from the state buffers in proportion to `weights`.
 
-    `steps` is traced (rounded up to a multiple of CHUNK), so that it never compiles anew.
+    States are blurred by Gaussian noise of scale `blur`: a network that is fitted for a whole run
+    on the same hundred states of a policy would learn them by heart. `steps` is traced (rounded up
+    to a multiple of CHUNK), so that it never compiles anew.
     """
     classes = (weights > 0) & (counts > 0)
     cumulative = jnp.cumsum(jnp.where(classes, weights, 0.0))
     last = jnp.max(jnp.where(classes, jnp.arange(classes.size), 0))
+    shape = (CHUNK, config.batch_discr)
 
-    def one(state: State, draw: tuple[Array, Array]) -> tuple[State, None]:
-        which, where = draw
+    def one(state: State, draw: tuple[Array, Array, Array]) -> tuple[State, None]:
+        which, where, noise = draw
         labels = jnp.searchsorted(cumulative, which * cumulative[-1], side="right")
         labels = jnp.minimum(labels, last)
         rows = jnp.minimum((where * counts[labels]).astype(int), counts[labels] - 1)
-        grads = jax.grad(loss)(state.mlp, state, buffers[labels, rows], labels, classes)
+        states = buffers[labels, rows] + blur * noise
+        grads = jax.grad(loss)(state.mlp, state, states, labels, classes)
         directions, opt = optax.scale_by_adam().update(grads, state.opt)
         mlp = jax.tree.map(lambda p, d: p - config.lr_discr * d, state.mlp, directions)
         return dataclasses.replace(state, mlp=mlp, opt=opt), None
 
     def chunk(i: Array, state: State) -> State:
-        draws = jax.random.uniform(jax.random.fold_in(key, i), (CHUNK, 2, config.batch_discr))
-        return jax.lax.scan(one, state, (draws[:, 0], draws[:, 1]))[0]
+        draw_key, noise_key = jax.random.split(jax.random.fold_in(key, i))
+        draws = jax.random.uniform(draw_key, (2, *shape))
+        noise = jax.random.normal(noise_key, (*shape, buffers.shape[-1]))
+        return jax.lax.scan(one, state, (draws[0], draws[1], noise))[0]
 
     return jax.lax.fori_loop(0, (steps + CHUNK - 1) // CHUNK, chunk, state)
 

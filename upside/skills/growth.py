@@ -1,8 +1,7 @@
 """How the set of policies grows: Alg. 2's node adaptation, with every ingredient a switch.
 
-Pure bookkeeping on small numbers: the engine asks what to do next and does it. With `probes=0`,
-`claim`, `freeze`, `check_consolidated` off and `patience=0` this is App. B as it is written; what
-the others add is measured in docs/research.md.
+Pure bookkeeping on small numbers: the engine asks what to do next and does it. The values of
+`upside/methods.py` say which switches App. B has on; what the others add is in docs/research.md.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Growth:
     n_max: int = 8
     """N_max, children an expansion may reach (paper: 8 in the wall-free maze)."""
     k_steps: int = 50_000
-    """K_steps, interactions one expansion may take, parents' skills not counted (paper: 5e4 mazes, 1e5 control)."""
+    """K_steps, interactions of one call of POLICYLEARNING, parents' skills not counted (paper: 5e4 mazes, 1e5 control)."""
     k_initial: int = 0
     """K_initial, random transitions for each new policy (paper: 1000; here probes take their place)."""
     j: int = 1
@@ -37,6 +36,8 @@ class Growth:
     """Noisy training episodes of each child per round (paper: 1)."""
     fresh: int = 0
     """Noise-free episodes of each child per round into its state buffer (paper: 10); 0: its training episodes serve."""
+    reuse: bool = True
+    """Noise-free episodes enter the replay buffer too (paper: off)."""
     rehearsal: int = 300
     """TD3 updates of a new policy on its parent's probes, before its first rollout (paper: none)."""
     critic_warmup: int = 100
@@ -55,6 +56,8 @@ class Growth:
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
+    tries: int = 2
+    """How often a free probe may be claimed in vain before it is left alone."""
     relax: float = 0.8
     """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never (paper: no gate)."""
     least_reach: float = 0.5
@@ -82,6 +85,7 @@ class Child:
     d: float = 0.0
     """Discriminability on its own state buffer."""
     best: float = 0.0
+    """The highest `d` so far."""
     stalled: int = 0
     """Rounds since `d` was last higher than ever before."""
 
@@ -98,6 +102,7 @@ class Expansion:
     kept: list[Child] = dataclasses.field(default_factory=list)
     """The last set that met the constraint, to return to when an addition fails."""
     own_steps: int = 0
+    """Interactions of this call of POLICYLEARNING, to be compared with K_steps."""
     rounds: int = 0
 
     @classmethod
