@@ -96,6 +96,8 @@ REFUSED = {
     "T": (["train", "upside", "--env", "u-maze", "--T", "0"], "--T 0"),
     "H": (["train", "upside", "--env", "u-maze", "--H", "0"], "--H 0"),
     "budget": (["train", "upside", "--env", "u-maze", "--max-interactions", "-1"], "-1"),
+    "k-pol": (["train", "upside", "--env", "u-maze", "--k-pol", "15"], "multiple of 10"),
+    "fresh": (["train", "upside", "--env", "u-maze", "--fresh", "11"], "--buffer-episodes 10"),
     "seed": (["train", "upside", "--env", "u-maze", "--seed", "-1"], "--seed -1"),
     "missing maze": (["train", "upside", "--env", "nowhere/maze.txt"], "nowhere/maze.txt"),
     "no run": (["coverage", "."], "not a run directory"),
@@ -198,3 +200,33 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path)
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
     nodes = [json.loads((d / "tree.json").read_text())["nodes"] for d in (cut, whole)]
     assert nodes[0] == nodes[1]
+
+
+def test_files_that_do_not_belong_together_are_refused(run_dir, tmp_path, capsys):
+    Run.load(run_dir).save(tmp_path / "copy")
+    tree = json.loads((tmp_path / "copy" / "tree.json").read_text())
+    (tmp_path / "copy" / "tree.json").write_text(json.dumps({**tree, "arrays_sha256": "other"}))
+    assert cli.main(["coverage", str(tmp_path / "copy")]) == 2
+    assert "do not belong together" in capsys.readouterr().err
+
+
+def test_a_torn_last_line_of_metrics_is_left_out(run_dir, tmp_path):
+    run = Run.load(run_dir)
+    run.save(tmp_path / "copy")
+    with (tmp_path / "copy" / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "rou')
+    assert Run.load(tmp_path / "copy").history == run.history
+
+
+def test_a_saved_copy_says_that_it_cannot_be_resumed(run_dir, tmp_path, capsys):
+    Run.load(run_dir).save(tmp_path / "copy")
+    assert cli.main(["resume", str(tmp_path / "copy")]) == 2
+    assert "saved copy" in capsys.readouterr().err
+
+
+def test_settings_of_another_version_are_not_guessed(run_dir, tmp_path, capsys):
+    config = json.loads((run_dir / "config.json").read_text())
+    del config["settings"]["growth"]["eta"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert cli.main(["resume", str(tmp_path)]) == 2
+    assert "eta" in capsys.readouterr().err

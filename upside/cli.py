@@ -219,8 +219,8 @@ class Coverage:
     """The run directory."""
     json: bool = False
     """Print JSON."""
-    episodes: int = 10
-    """Diffusing parts per policy; they are evaluation, not interactions of the run."""
+    episodes: int = 100
+    """Fresh diffusing parts per policy; they are evaluation, not interactions of the run."""
     seed: int = 0
     """Seed of those diffusing parts."""
 

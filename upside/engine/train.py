@@ -169,7 +169,7 @@ def _salvage(run: Discovery, x: Expansion) -> None:
 
 
 def _drop_trespassers(run: Discovery, x: Expansion) -> None:
-    """Drop new policies until each has its target, and no node falls below η that was above it without them."""
+    """Drop new policies until each has its target, and no node falls below it that was above without them."""
     growth, k_discr = run.method.growth, run.method.discriminator.k_discr
     before = run.discriminabilities(None)
     while x.children:
@@ -177,7 +177,7 @@ def _drop_trespassers(run: Discovery, x: Expansion) -> None:
         d = run.discriminabilities(x)
         for child in x.children:
             child.d = float(d[run.capacity + child.slot])
-        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.eta < before[z]]
+        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.target < before[z]]
         below = [c for c in x.children if c.d <= growth.target]
         if not harmed and not below:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,14 +25,19 @@ def buckets(run: Run, rollouts: Rollouts) -> tuple[set[int], set[int]]:
     return skills, skills | (set(everywhere.tolist()) - {-1})
 
 
-def report(run: Run, episodes: int = 10, seed: int = 0) -> dict[str, Any]:
+def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     """The numbers of `upside coverage`; evaluation rollouts are not interactions of the run.
 
     Discriminability is given twice: on the state buffers the discriminator was fitted on, as the
-    paper measures it, and on fresh diffusing states it has never seen.
+    paper measures it, and on the diffusing states of `episodes` fresh episodes a policy (many,
+    because the states of one episode are alike). Buckets covered with the diffusing parts are
+    those of the first B / H episodes, as many as a state buffer holds.
     """
     rollouts = run.rollouts(episodes, seed)
-    skills, everywhere = buckets(run, rollouts)
+    few = dataclasses.replace(
+        rollouts, diffusing=rollouts.diffusing[:, : run.method.plan.buffer_episodes]
+    )
+    skills, everywhere = buckets(run, few)
     reachable = run.env.reachable()
     n, eta = len(run), run.method.growth.eta
     own = np.arange(n)

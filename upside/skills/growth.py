@@ -18,7 +18,7 @@ class Growth:
 
     eta: float = 0.8
     """η, the discriminability every consolidated policy must have (paper: 0.8)."""
-    margin: float = 0.03
+    margin: float = 0.05
     """What a policy must have beyond η when it is consolidated, to hold η on states never seen (paper: 0)."""
     n_start: int = 4
     """N_start, children an expansion begins with (paper: 4 in the wall-free maze)."""
