@@ -37,7 +37,7 @@ class Discriminator:
     """How much more often a state of a consolidated policy is drawn (paper: "e.g. 3×")."""
     keep_discriminator: bool = True
     """Go on with the discriminator of the call before; App. B starts every call afresh."""
-    jitter: float = 0.5
+    jitter: float = 0.3
     """Noise on the states it is fitted on, in diffusing radii of the root: each stands for its surroundings (paper: 0)."""
     feature_scale: float = 4.0
     """Unit of the discriminator's inputs, in diffusing radii of the root. 0: the environment's box."""

@@ -18,7 +18,7 @@ class Growth:
 
     eta: float = 0.8
     """η, the discriminability every consolidated policy must have (paper: 0.8)."""
-    margin: float = 0.05
+    margin: float = 0.03
     """What a policy must have beyond η when it is consolidated, to hold η on states never seen (paper: 0)."""
     n_start: int = 4
     """N_start, children an expansion begins with (paper: 4 in the wall-free maze)."""
@@ -56,7 +56,7 @@ class Growth:
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
-    tries: int = 2
+    tries: int = 3
     """How often a free probe may be claimed in vain before it is left alone."""
     relax: float = 0.8
     """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never (paper: no gate)."""
