@@ -114,7 +114,8 @@ def ours(size: Size, skills: int) -> Prepared:
     learner = TD3(hidden=size.hidden, batch_pol=BATCH, policy_delay=DELAY)
     plan, growth = Plan(T=size.steps, H=size.steps), Growth(n_max=skills, n_start=1)
     method = Method(plan=plan, learner=learner, growth=growth)
-    run = Discovery(Blank(size.observation, size.action), method, seed=0, budget=0)
+    blank, devices = Blank(size.observation, size.action), jax.local_device_count()
+    run = Discovery(blank, method, seed=0, budget=0, devices=devices)
     arrays, replay, rng = run.arrays, run.arrays.replay, np.random.default_rng(0)
     some = (skills, plan.buffer_episodes)
     draw: Any = lambda *more: rng.uniform(-1, 1, (*some, *more)).astype(np.float32)  # noqa: E731
