@@ -16,7 +16,7 @@ LAYERS = [
     {"learners", "models", "skills", "rewards"},
     {"engine"},
     {"methods", "runs", "run", "session", "evaluate"},
-    {"figures", "progress", "bench"},
+    {"figures", "progress", "bench", "experiments"},
     {"cli"},
     {"", "__main__"},  # the package itself: what users import
 ]

@@ -59,7 +59,7 @@ def test_a_loaded_run_can_be_inspected_rolled_out_and_saved_again(run_dir, tmp_p
     last = len(run) - 1
     path, diffused = run.rollout(last)
     assert path.shape == (run.tree[last].depth * 10 + 1, 2)
-    assert diffused.shape == (10, 2)
+    assert diffused.shape == (run.method.plan.H, 2)
     assert run.actor(last)(path[0]).shape == (2,)
     run.save(tmp_path / "copy")
     assert Run.load(tmp_path / "copy").coverage() == run.coverage()
@@ -68,9 +68,11 @@ def test_a_loaded_run_can_be_inspected_rolled_out_and_saved_again(run_dir, tmp_p
 def test_lists(capsys):
     assert cli.main(["envs"]) == 0
     assert cli.main(["methods"]) == 0
+    assert cli.main(["methods", "diayn"]) == 0
     out = capsys.readouterr().out
-    for name in ("bottleneck-maze", "u-maze", "upside-paper", "k_initial"):
+    for name in ("bottleneck-maze", "u-maze", "upside-paper", "StateReward", "num_skills"):
         assert name in out
+    assert cli.main(["methods", "dyain"]) == 2
 
 
 def test_a_drawn_maze_is_trained_on_and_its_run_outlives_the_file(tmp_path, capsys):

@@ -10,27 +10,27 @@ import pytest
 
 from upside import envs, methods, runs
 from upside.engine import round as engine_round
+from upside.engine.consolidation import discriminabilities
 from upside.engine.discovery import Discovery
 from upside.engine.method import Method
 from upside.engine.train import rounds
 from upside.session import Session
+from upside.skills.growth import Fixed, Growth
 
 BUDGET = 8000
 
 
 def quick(method: Method) -> Method:
     """The method with small numbers: the same code, a run of seconds."""
-    return dataclasses.replace(
-        method,
-        growth=dataclasses.replace(
-            method.growth,
-            k_pol=10,
-            k_steps=4000,
-            eta=0.5,
-            k_initial=min(method.growth.k_initial, 100),
-            probes=min(method.growth.probes, 8),
-        ),
-    )
+    k_initial = min(method.practice.k_initial, 100)
+    smaller = {"practice": dataclasses.replace(method.practice, k_pol=10, k_initial=k_initial)}
+    if isinstance(method.growth, Growth):
+        smaller["growth"] = dataclasses.replace(method.growth, k_steps=4000, eta=0.5)
+    else:
+        smaller["growth"] = Fixed(num_skills=3)
+    if method.gate:
+        smaller["gate"] = dataclasses.replace(method.gate, probes=8)
+    return dataclasses.replace(method, **smaller)
 
 
 def discover(name: str, seed: int = 0, budget: int = BUDGET) -> Discovery:
@@ -93,9 +93,9 @@ def test_growing_compiles_nothing_and_each_program_once():
     sizes = {len(run.tree) for _ in rounds(run)}
     traced = {k: v - before.get(k, 0) for k, v in engine_round.TRACES.items()}
     assert len(sizes) > 3, "the run was meant to grow"
-    assert {k: v for k, v in traced.items() if v} == dict.fromkeys(
-        ("walk", "collect", "remember", "learn", "judge", "score"), 1
-    )
+    once = dict.fromkeys(("walk", "learn", "judge", "score"), 1)
+    # one width for training episodes, one for state buffers and probes
+    assert {k: v for k, v in traced.items() if v} == {**once, "collect": 2, "remember": 2}
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
@@ -136,5 +136,5 @@ def test_more_policies_than_the_capacity_double_it():
     assert len(run.tree) > 4
     assert run.capacity >= len(run.tree)
     assert len(run.arrays.counts) == run.capacity + run.method.growth.n_max
-    own = run.discriminabilities(None)[: len(run.tree)]
+    own = discriminabilities(run, None)[: len(run.tree)]
     assert (own > 0.5).all(), "classes kept their places when the arrays grew"

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from upside.models import discriminator as discriminators
+from upside.engine import round as engine_round
 from upside.models.discriminator import CHUNK, Discriminator
 
 CONFIG = Discriminator(hidden_discr=16, lr_discr=1e-2, batch_discr=64)
@@ -18,14 +18,16 @@ TRACES = []
 @jax.jit
 def fit(state, buffers, counts, weights, steps, key):
     TRACES.append(1)
-    return discriminators.fit(CONFIG, state, buffers, counts, weights, steps, jnp.float32(0), key)
+    return CONFIG.fit(state, buffers, counts, weights, steps, jnp.float32(0), key)
 
 
-discriminability = jax.jit(discriminators.discriminability)
+@jax.jit
+def discriminability(*args):
+    return engine_round.discriminability(*args)[:, 0]
 
 
 def fresh(seed=0):
-    return discriminators.init(CONFIG, CAPACITY, ZERO, ONE, np.random.default_rng(seed))
+    return CONFIG.init(CAPACITY, ZERO, ONE, np.random.default_rng(seed))
 
 
 def fitted(buffers, weights, steps=300, counts=None, state=None):
@@ -74,7 +76,7 @@ def test_a_class_that_does_not_exist_has_no_probability_and_the_others_share_all
 
 def test_features_are_seen_from_the_centre_in_units_of_the_scale():
     center, scale = np.float32([3.0, -1.0]), np.float32([2.0, 0.5])
-    near = discriminators.init(CONFIG, CAPACITY, center, scale, np.random.default_rng(0))
+    near = CONFIG.init(CAPACITY, center, scale, np.random.default_rng(0))
     np.testing.assert_allclose(
         probabilities(near, center + scale * POINTS), probabilities(fresh(), POINTS), rtol=1e-4
     )
@@ -173,7 +175,7 @@ def read_outs(state):
 
 
 def test_renew_forgets_one_class_and_no_other(trained):
-    new = discriminators.renew(trained, 1, np.random.default_rng(7))
+    new = trained.renew(1, np.random.default_rng(7))
     old_readout, new_readout = read_outs(trained)[0], read_outs(new)[0]
     others = [0, 2, 3]
     np.testing.assert_array_equal(old_readout[:, others], new_readout[:, others])
@@ -188,7 +190,7 @@ def test_renew_forgets_one_class_and_no_other(trained):
 
 def test_move_takes_classes_and_their_moments_along(trained):
     source = np.array([2, 0, 3, 1])
-    moved = discriminators.move(trained, source)
+    moved = trained.move(source)
     np.testing.assert_allclose(
         probabilities(moved, POINTS), probabilities(trained, POINTS)[:, source], rtol=1e-6
     )
@@ -200,7 +202,7 @@ def test_move_takes_classes_and_their_moments_along(trained):
 
 def test_widen_puts_room_before_the_last_classes_and_changes_no_probability(trained):
     """Classes 0 and 1 stay, 2 and 3 become 5 and 6, and 2 to 4 are new."""
-    wide = discriminators.widen(trained, 2, 7, np.random.default_rng(0))
+    wide = trained.widen(2, 7, np.random.default_rng(0))
     exist = np.array([1, 1, 0, 0, 0, 1, 1], bool)
     q = probabilities(wide, POINTS, exist)
     np.testing.assert_allclose(q[:, exist], probabilities(trained, POINTS), rtol=1e-6)
@@ -214,7 +216,7 @@ def test_widen_puts_room_before_the_last_classes_and_changes_no_probability(trai
 
 
 def test_narrow_keeps_the_first_classes_and_drops_the_optimiser(trained):
-    small = discriminators.narrow(trained, 2)
+    small = trained.narrow(2)
     first = [True, True, False, False]
     np.testing.assert_allclose(
         probabilities(small, POINTS), probabilities(trained, POINTS, first)[:, :2], rtol=1e-6
@@ -230,11 +232,10 @@ def test_blur_keeps_it_from_learning_single_states_by_heart():
     labels = jnp.arange(CAPACITY)
 
     def d(blur: float) -> float:
-        judge = discriminators.fit(
-            CONFIG, fresh(), states, counts, weights, jnp.int32(3000), jnp.float32(blur),
-            jax.random.key(0),
-        )  # fmt: skip
-        own = discriminators.discriminability(judge, states, counts, labels, counts > 0)
+        judge = CONFIG.fit(
+            fresh(), states, counts, weights, jnp.int32(3000), jnp.float32(blur), jax.random.key(0)
+        )
+        own = discriminability(judge, states, counts, labels, counts > 0)
         return float(own[:2].mean())
 
     assert d(0.0) > 0.75

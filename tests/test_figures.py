@@ -32,11 +32,9 @@ MAPS = [name for name, entry in figures.FIGURES.items() if entry.plane]
 def skill(heading):
     """A skill that walks at full speed in one direction, wherever it is."""
     mlp = MLP((2, 2), np.random.default_rng(0))
-    actor = Actor(2, 2, 1, np.random.default_rng(0))
     object.__setattr__(mlp, "weights", (jnp.zeros((2, 2)),))
     object.__setattr__(mlp, "biases", (30.0 * jnp.asarray(heading, jnp.float32),))
-    object.__setattr__(actor, "mlp", mlp)
-    return actor
+    return Actor(mlp, jnp.zeros(2), jnp.ones(2))
 
 
 def nearest(places):
@@ -74,6 +72,7 @@ def handmade(env: Any = None, places=ENDS) -> Run:
         tree=tree,
         actors=stack([skill(heading) for heading in HEADINGS]),
         buffers=np.zeros((4, 100, 2), np.float32),
+        counts=np.full(4, 100, np.int32),
         judge=nearest(places),
         summary={"interactions": 3000},
         history=history(),

@@ -10,7 +10,13 @@ from upside.types import Trajectory
 
 CAPACITY, T, H, OBS, ACT, FEAT = 4, 3, 2, 2, 1, 2
 
-add, gather = jax.jit(replays.add), jax.jit(replays.gather)
+add = jax.jit(replays.add, static_argnums=4)
+
+
+@jax.jit
+def gather(buffer, rewards, draws):
+    index = replays.index(buffer, draws)
+    return replays.gather(buffer, index, rewards.reshape(-1, 2)[index])
 
 
 def episodes(*numbers, terminated=()):
@@ -116,7 +122,7 @@ def test_done_at_the_last_directed_step_and_where_the_environment_ended(empty):
 
 
 def test_clear_empties_it_and_it_can_be_filled_again(empty):
-    buffer = replays.clear(put(empty, 1, 2, 3))
+    buffer = replays.Replay.cleared(put(empty, 1, 2, 3))
     assert (buffer.size, buffer.cursor) == (0, 0)
     buffer = put(buffer, 7, 8, 9, keep=[False, True, True])
     assert held(buffer) == [8, 9]

@@ -26,7 +26,7 @@ LIFT = 100.0  # keeps both hidden layers on the linear side of their ReLU
 
 critic_loss = jax.jit(td3.critic_loss, static_argnums=4)
 actor_loss = jax.jit(td3.actor_loss)
-update = jax.jit(td3.update, static_argnums=0)
+update = jax.jit(TD3.update, static_argnums=0)
 update_critic = jax.jit(td3.update_critic, static_argnums=0)
 update_actor = jax.jit(td3.update_actor, static_argnums=0)
 
@@ -54,7 +54,7 @@ def state():
     Q1' = 2 s + a     Q2' = s + 3 a    π' = tanh(0)
     """
     one = np.ones(1, np.float32)
-    state = td3.init(TINY, 0 * one, one, 1, np.random.default_rng(0))
+    state = TINY.init(0 * one, one, 1, np.random.default_rng(0))
     still = linear(state.actor.mlp, ([0.0], 0.0))
     return dataclasses.replace(
         state,
@@ -119,10 +119,12 @@ def test_the_critics_loss_by_hand(state):
 
 
 def test_the_target_policys_action_stays_in_the_box(state):
-    # ε = 1.7: a' = 1, not 1.7;  Q1' = 3,  Q2' = 4;  y = 1 + 0.9 · 3 = 3.7
-    # Q1 = 0.7,  Q2 = 1.8;  9 + 3.61
-    one = batch(0.5, 0.2, 1.0, 1.0, 0.0)
-    assert critic_loss(state.critic, state, one, column(1.7), TINY) == pytest.approx(12.61, 1e-4)
+    # π'(s') = tanh(0) = 0 and ε = 0.2 · 10, clipped to 0.5; an actor at 0.8 ends at 1, not 1.3
+    one, noise = batch(0.5, 0.2, 1.0, 1.0, 0.0), column(10.0)
+    assert td3.targets(TINY, state, one, noise) == pytest.approx(0.5)
+    bold = linear(state.actor.mlp, ([0.0], np.arctanh(0.8)))
+    state = eqx.tree_at(lambda s: s.actor_target.mlp, state, bold)
+    assert td3.targets(TINY, state, one, noise) == pytest.approx(1.0)
 
 
 def test_done_stops_bootstrapping(state):
@@ -200,7 +202,7 @@ def test_warm_up_holds_the_actor_while_the_critics_move(state):
 
 def test_the_skills_outlook_is_not_trained(state):
     center, scale = np.float32([3.0]), np.float32([2.0])
-    fresh = td3.init(TINY, center, scale, 1, np.random.default_rng(0))
+    fresh = TINY.init(center, scale, 1, np.random.default_rng(0))
     state = dataclasses.replace(fresh, critic=state.critic)
     two = twice(batch(0.5, 0.2, 1.0, 1.0, 0.0))
     after = update(TINY, state, two, np.zeros((2, 2, 1), np.float32), 1.0)
@@ -248,7 +250,7 @@ def learn(state, stored, index, noise):
 
     def one(state, draw):
         batches = jax.tree.map(lambda leaf: leaf[draw[0]], stored)
-        return td3.update(PROBE, state, batches, draw[1]), None
+        return PROBE.update(state, batches, draw[1]), None
 
     return jax.lax.scan(one, state, (index, noise))[0]
 
@@ -261,7 +263,7 @@ def solve(obs, reward, next_obs, done):
     values = (obs[:, None], action[:, None], reward(obs, action), next_obs[:, None], done, 0 * done)
     stored = Batch(*(np.asarray(v, np.float32) for v in values))
     one = np.ones(1, np.float32)
-    start = td3.init(PROBE, 0 * one, one, 1, rng)
+    start = PROBE.init(0 * one, one, 1, rng)
     shape = (UPDATES, PROBE.policy_delay, PROBE.batch_pol)
     noise = rng.normal(size=(*shape, 1)).astype(np.float32)
     return learn(start, stored, rng.integers(STORED, size=shape), noise)

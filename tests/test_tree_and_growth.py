@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upside.skills.growth import Child, Expansion, Growth, decide
+from upside.skills.growth import Child, Expansion, Fixed, Growth
 from upside.skills.tree import Node, Tree
 
 # ---------------------------------------------------------------- the tree
@@ -83,10 +83,7 @@ def test_what_was_tried_at_one_node_was_not_tried_at_another():
 
 # ---------------------------------------------------------------- one expansion: what next
 
-PAPER = Growth(
-    eta=0.8, n_start=2, n_max=3, k_steps=100, probes=0, claim=False, freeze=False, patience=0
-)
-PROBING = dataclasses.replace(PAPER, probes=16, claim=True)
+PAPER = Growth(eta=0.8, margin=0.0, n_start=2, n_max=3, k_steps=100, freeze=False, patience=0)
 
 
 def expansion(*d, waiting=(), **rest):
@@ -121,17 +118,17 @@ CASES = {
     # an addition that fails: back to the last set that met the constraint
     "failed addition": (PAPER, expansion(0.9, 0.9, 0.5, own_steps=100, direction="add"), "restore"),
     # with probes, a policy is added only where there is room
-    "free probe": (PROBING, expansion(0.9, 0.9, waiting=[4]), "add"),
-    "no free probe": (PROBING, expansion(0.9, 0.9), "accept"),
-    "free probe, but N_max": (PROBING, expansion(0.9, 0.9, 0.9, waiting=[4]), "accept"),
+    "free probe": (PAPER, expansion(0.9, 0.9, waiting=[4]), "add"),
+    "no free probe": (PAPER, expansion(0.9, 0.9), "accept"),
+    "free probe, but N_max": (PAPER, expansion(0.9, 0.9, 0.9, waiting=[4]), "accept"),
     "free probe after a removal": (
-        PROBING,
+        PAPER,
         expansion(0.9, waiting=[4], direction="remove"),
         "accept",
     ),
     # a class fitted on a claimed probe says nothing of the child's own states
-    "not arrived": (PROBING, expansion(0.9, None, waiting=[4]), "continue"),
-    "not arrived, budget spent": (PROBING, expansion(0.9, None, own_steps=100), "remove"),
+    "not arrived": (PAPER, expansion(0.9, None, waiting=[4]), "continue"),
+    "not arrived, budget spent": (PAPER, expansion(0.9, None, own_steps=100), "remove"),
 }
 
 
@@ -140,7 +137,7 @@ def test_what_follows(case):
     growth, x, move = CASES[case]
     before = [(c.slot, c.claim, c.arrived, c.frozen, c.d) for c in x.children]
     direction, waiting, own_steps = x.direction, list(x.waiting), x.own_steps
-    assert decide(growth, x) == move
+    assert growth.decide(x, more="no free" not in case) == move
     assert [(c.slot, c.claim, c.arrived, c.frozen, c.d) for c in x.children] == before
     assert (x.direction, x.waiting, x.own_steps) == (direction, waiting, own_steps)
 
@@ -153,7 +150,7 @@ def moves(patience, *history, direction="start"):
     for d in history:
         for child, each in zip(x.children, d, strict=True):
             child.d = each
-        decided.append(decide(growth, x))
+        decided.append(growth.decide(x, more=True))
     return decided
 
 
@@ -182,6 +179,15 @@ def test_a_child_that_satisfies_eta_need_not_progress():
     assert moves(2, *rising) == ["continue"] * 7
 
 
+def test_a_fixed_number_of_policies_is_trained_to_the_end_and_kept():
+    fixed = Fixed(num_skills=3)
+    assert (fixed.n_start, fixed.n_max) == (3, 3)
+    for d in ((0.9, 0.9, 0.9), (0.1, 0.1, 0.1)):
+        x = expansion(*d, own_steps=10**9)
+        assert fixed.decide(x, more=True) == "continue"
+        assert all(fixed.salvaged(child, False) and child.d > fixed.target for child in x.children)
+
+
 # ---------------------------------------------------------------- one expansion: bookkeeping
 
 
@@ -201,7 +207,7 @@ def test_an_expansion_survives_json():
     assert again == x
     assert isinstance(again.kept[0], Child)
     assert json.dumps(data) == untouched
-    assert decide(PAPER, again) == decide(PAPER, x)
+    assert PAPER.decide(again, True) == PAPER.decide(x, True)
     assert again == x
 
 

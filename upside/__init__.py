@@ -36,12 +36,11 @@ def discover(
     """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`)."""
     from upside import methods, runs, session
 
-    value = methods.get(method)
-    for slot in dataclasses.fields(value):
-        part = getattr(value, slot.name)
+    value = methods.get(method, settings.pop("learner", None))
+    for slot, part in value.slots().items():
         names = {f.name for f in dataclasses.fields(part)}
         mine = {name: settings.pop(name) for name in list(settings) if name in names}
-        value = dataclasses.replace(value, **{slot.name: dataclasses.replace(part, **mine)})
+        value = dataclasses.replace(value, **{slot: dataclasses.replace(part, **mine)})
     if settings:
         from upside.types import unknown
 

@@ -108,11 +108,12 @@ def ours(size: Size, skills: int) -> Prepared:
     from upside.engine.discovery import Discovery
     from upside.engine.method import Method
     from upside.learners.td3 import TD3
+    from upside.rewards import Scores
     from upside.skills.growth import Growth
     from upside.skills.plan import Plan
 
     learner = TD3(hidden=size.hidden, batch_pol=BATCH, policy_delay=DELAY)
-    plan, growth = Plan(T=size.steps, H=size.steps), Growth(n_max=skills, n_start=1)
+    plan, growth = Plan(T=size.steps, H=size.steps, H_max=250), Growth(n_max=skills, n_start=1)
     method = Method(plan=plan, learner=learner, growth=growth)
     blank, devices = Blank(size.observation, size.action), jax.local_device_count()
     run = Discovery(blank, method, seed=0, budget=0, devices=devices)
@@ -125,8 +126,10 @@ def ours(size: Size, skills: int) -> Prepared:
     for _ in range(-(-replay.rows.shape[0] // (some[0] * some[1]))):
         replay = run.programs.remember(replay, episodes, np.ones(some, bool))
     labels = np.arange(run.capacity, run.capacity + skills, dtype=np.int32)
-    every, key = (np.ones(len(arrays.counts), bool), labels, np.ones(skills, bool)), run.key()
-    inputs = (arrays.learners, arrays.ages, replay, arrays.judge, *every, np.int32(UPDATES), key)
+    classes, rho = np.ones(len(arrays.counts), bool), np.zeros(skills, np.float32)
+    scores = Scores(arrays.judge, classes, labels, rho, arrays.own, arrays.own_counts)
+    everyone, updates = np.ones(skills, bool), np.int32(UPDATES)
+    inputs = (arrays.learners, arrays.ages, replay, scores, everyone, updates, run.key())
     return lambda: jax.block_until_ready(run.programs.learn(*inputs)), UPDATES * skills
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from upside.engine.method import Method
 from upside.types import UserError, unknown
 from upside.version import __version__
 
@@ -108,8 +107,21 @@ class Train:
     """Save the state this often; a kill costs at most as much work."""
     cores: int = 1
     """Cores that share the skills in training; pays where many train at once (docs/method.md)."""
-    method: Method = dataclasses.field(default_factory=Method)
-    """The method's own settings."""
+
+
+TRAIN = "Discover skills. --learner td3 or sac puts another learner in the method's place for one."
+
+
+def _take(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
+    """The value of an option that decides which other options there are, and the rest."""
+    for i, word in enumerate(arguments):
+        if word == name:
+            if i + 1 == len(arguments):
+                raise UserError(f"{name} needs a value")
+            return arguments[i + 1], arguments[:i] + arguments[i + 2 :]
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2], arguments[:i] + arguments[i + 1 :]
+    return None, arguments
 
 
 def train(arguments: list[str]) -> None:
@@ -123,15 +135,18 @@ def train(arguments: list[str]) -> None:
             return
         raise UserError(f"which method? upside train METHOD --env ENV, with METHOD one of: {names}")
     name, rest = arguments[0], arguments[1:]
-    method = methods.get(name)
-
-    default = Train(method=method)
+    learner, rest = _take(rest, "--learner")
+    method = methods.get(name, learner)
+    slots = {k: part for k, part in method.slots().items() if dataclasses.fields(part)}
+    fields = [(k, type(part), dataclasses.field(default=part)) for k, part in slots.items()]
+    kind = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
     options = _parse(
-        Train, f"train {name}", rest, default=default, config=(tyro.conf.OmitArgPrefixes,)
+        kind, f"train {name}", rest, description=TRAIN, config=(tyro.conf.OmitArgPrefixes,)
     )
+    chosen = {k: getattr(options, k) for k in slots}
     config = runs.configure(
         name,
-        options.method,
+        dataclasses.replace(method, **chosen),
         options.env,
         options.seed,
         options.max_interactions,
@@ -291,23 +306,39 @@ def plot(arguments: list[str]) -> None:
 # -------------------------------------------------------------------- lists, bench
 
 
+@dataclasses.dataclass(frozen=True)
+class Methods:
+    """What the methods are made of."""
+
+    name: tyro.conf.Positional[str | None] = None
+    """A method whose settings are shown beside the paper's UPSIDE."""
+
+
 def methods_(arguments: list[str]) -> None:
-    """List the methods, and how their settings differ."""
+    """List the methods and what fills their slots; with a name, its settings: upside methods [NAME]."""
     from rich.console import Console
     from rich.table import Table
 
-    from upside.methods import METHODS
+    from upside import methods
 
-    _parse(_Nothing, "methods", arguments)
-    settings = {name: entry.method.settings() for name, entry in METHODS.items()}
-    for name, entry in METHODS.items():
+    name = _parse(Methods, "methods", arguments).name
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    if name is not None:
+        one, paper = methods.get(name).settings(), methods.get("upside-paper").settings()
+        table = Table("setting", name, "upside-paper")
+        for key, value in one.items():
+            table.add_row(key, str(value), str(paper.get(key, "-")))
+        console.print(table)
+        return
+    for name, entry in methods.METHODS.items():
         print(f"{name:<14} {entry.about}")
-    table = Table("setting", *settings, title="\nsettings that differ", title_justify="left")
-    for key in next(iter(settings.values())):
-        values = [str(s[key]) for s in settings.values()]
-        if len(set(values)) > 1:
-            table.add_row(key, *values)
-    Console().print(table)
+    slots = [slot.name for slot in dataclasses.fields(methods.Method)]
+    table = Table("method", *slots)
+    for name, entry in methods.METHODS.items():
+        kinds = (type(getattr(entry.method, slot)).__name__ for slot in slots)
+        table.add_row(name, *("-" if kind == "NoneType" else kind for kind in kinds))
+    console.print(table)
+    print("'upside methods NAME' shows every setting.")
 
 
 def envs_(arguments: list[str]) -> None:
@@ -318,6 +349,26 @@ def envs_(arguments: list[str]) -> None:
     for name, about in envs.describe().items():
         print(f"{name:<18} {about}")
     print(f"{'PATH.txt':<18} a maze drawn in a text file: # solid, . free, S start")
+
+
+def reproduce(arguments: list[str]) -> int:
+    """Repeat a table of the paper: upside reproduce [NAME] [--rows ...] [--seeds ...] [--workers N]."""
+    from upside.experiments import reproduce as reproductions
+    from upside.experiments import tables
+
+    if not arguments or arguments[0].startswith("-"):
+        if arguments and arguments[0] not in ("-h", "--help"):
+            raise UserError(
+                f"which? upside reproduce NAME, one of: {', '.join(tables.EXPERIMENTS)}"
+            )
+        for name, entry in tables.EXPERIMENTS.items():
+            print(f"{name:<18} {entry.about}")
+            print(f"{'':<18} rows: {', '.join(entry.rows)}")
+        return 0
+    name = arguments[0]
+    tables.get(name)
+    options = _parse(reproductions.Reproduce, f"reproduce {name}", arguments[1:])
+    return reproductions.reproduce(name, options)
 
 
 def bench(arguments: list[str]) -> None:
@@ -339,6 +390,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "plot": plot,
     "methods": methods_,
     "envs": envs_,
+    "reproduce": reproduce,
     "bench": bench,
 }
 

@@ -9,37 +9,72 @@ from __future__ import annotations
 import dataclasses
 
 from upside.engine.method import Method
+from upside.learners.population import Shared
+from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
 from upside.models.discriminator import Discriminator
-from upside.skills.growth import Growth
+from upside.models.vqvae import VQVAE
+from upside.rewards import StateReward
+from upside.skills.growth import Fixed, Growth
+from upside.skills.plan import Plan
+from upside.skills.practice import Practice
 from upside.types import unknown
 
 UPSIDE = Method()
 """Our default: Alg. 2 with the free-space gate, claims, cheap rounds, freezing and giving up."""
 
+CONSTRAINED = Growth(margin=0.0, freeze=False, patience=0, check_consolidated=False)
+"""Alg. 2's node adaptation as App. B has it."""
+
 PAPER = Method(
+    plan=Plan(H=10),
+    practice=Practice(fresh=10, reuse=False, k_initial=1000, rehearsal=0, critic_warmup=0),
     learner=TD3(tau=0.005, self_imitation=False),
-    discriminator=Discriminator(keep_discriminator=False, jitter=0.0),
-    growth=Growth(
-        margin=0.0,
-        k_initial=1000,
-        k_pol=100,
-        rollouts=1,
-        fresh=10,
-        reuse=False,
-        rehearsal=0,
-        critic_warmup=0,
-        order="discriminability",
-        probes=0,
-        claim=False,
-        freeze=False,
-        patience=0,
-        check_consolidated=False,
-        relax=1.0,
-        reprobes=0,
-    ),
+    judge=Discriminator(keep_discriminator=False, jitter=0.0),
+    growth=CONSTRAINED,
+    gate=None,
 )
 """App. B and C as written; of a range, the value that early experiments preferred. docs/method.md lists our readings."""
+
+RANDOM = dataclasses.replace(
+    PAPER,
+    plan=Plan(T=1, H=200, H_max=201),
+    growth=dataclasses.replace(CONSTRAINED, max_depth=0),
+)
+"""A root that may not grow: nothing but a diffusing part, as long as an episode."""
+
+FLAT = dataclasses.replace(PAPER, plan=Plan(T=150, H=50), growth=Fixed())
+"""UPSIDE with a tree of depth 1: the same policies, longer, their number given."""
+
+DIAYN = Method(
+    plan=Plan(T=200, H=0),
+    practice=Practice(k_pol=100, k_initial=1000, rehearsal=0, critic_warmup=0),
+    learner=TD3(tau=0.005, self_imitation=False),
+    judge=Discriminator(jitter=0.0, feature_scale=0.0),
+    reward=StateReward(states="all"),
+    growth=Fixed(),
+    gate=None,
+)
+"""Eysenbach et al. (2018), with networks of its own for every skill: rewarded on all states."""
+
+VIC = dataclasses.replace(DIAYN, reward=StateReward(states="final", prior="learned"))
+"""Gregor et al. (2016): rewarded on the final state, ρ learned."""
+
+SMM = dataclasses.replace(DIAYN, reward=StateReward(states="all", novelty=0.1))
+"""Lee et al. (2019) as the paper has it: DIAYN and an exploration bonus from a multinomial over buckets."""
+
+EDL = dataclasses.replace(DIAYN, judge=VQVAE(), population=Shared())
+"""Campos et al. (2020): codes of an oracle's states, one network for all skills, paid by the decoder."""
+
+DIAYN_CURR = dataclasses.replace(
+    DIAYN, growth=dataclasses.replace(CONSTRAINED, n_start=1, n_max=20, max_depth=1)
+)
+"""DIAYN whose number of skills is adapted as UPSIDE's is, beginning with one."""
+
+DIAYN_HIER = dataclasses.replace(
+    PAPER, plan=Plan(H=0), reward=StateReward(states="all"), judge=DIAYN.judge
+)
+"""UPSIDE's tree without diffusing parts: rewarded on all states of the directed skill."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +88,29 @@ class Entry:
 METHODS: dict[str, Entry] = {
     "upside": Entry(UPSIDE, "UPSIDE with the free-space gate and cheap expansions (our default)"),
     "upside-paper": Entry(PAPER, "UPSIDE as App. B and C of the paper describe it"),
+    "flat-upside": Entry(FLAT, "UPSIDE of depth 1: T = 150, H = 50"),
+    "diayn": Entry(DIAYN, "DIAYN with networks of its own for every skill"),
+    "diayn-curr": Entry(DIAYN_CURR, "DIAYN with UPSIDE's curriculum on the number of skills"),
+    "diayn-hier": Entry(DIAYN_HIER, "UPSIDE's tree without diffusing parts"),
+    "vic": Entry(VIC, "VIC: final states, learned sampling distribution"),
+    "smm": Entry(SMM, "SMM: DIAYN with an exploration bonus"),
+    "edl": Entry(EDL, "EDL: skills that go to codes of an oracle's states, one network for all"),
+    "random": Entry(RANDOM, "uniformly random actions, episodes of 200 steps"),
 }
 
 
-def get(name: str) -> Method:
-    """The method of that name, or an error that names the nearest ones."""
+LEARNERS = {"td3": TD3, "sac": SAC}
+
+
+def get(name: str, learner: str | None = None) -> Method:
+    """The method of that name, with another learner if one is named; or an error with the nearest names."""
     if name not in METHODS:
         raise unknown("method", name, METHODS)
-    return METHODS[name].method
+    method = METHODS[name].method
+    if learner is None:
+        return method
+    if learner not in LEARNERS:
+        raise unknown("learner", learner, LEARNERS)
+    if isinstance(method.learner, LEARNERS[learner]):
+        return method
+    return dataclasses.replace(method, learner=LEARNERS[learner]())

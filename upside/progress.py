@@ -61,7 +61,7 @@ class Progress:
         table = Table.grid(padding=(0, 2))
         for child in sorted(x.children, key=lambda c: c.slot):
             bar = ProgressBar(total=1.0, completed=child.d, width=30)
-            state = "satisfied" if child.d > growth.target and child.arrived else "training"
+            state = "satisfied" if growth.satisfied(child) else "training"
             table.add_row(f"  child {child.slot}", bar, f"d = {child.d:.2f}", state)
         return [title, table]
 

@@ -1,22 +1,101 @@
 """What a skill is paid: Eq. 2 as two choices, which states judge it (𝒥) and how their score is paid.
 
-Scores are q_φ(z | s) in [0, 1] (footnote of Sect. 3.4), not log q - log ρ.
+| method | 𝒥 | score of a state |
+|---|---|---|
+| UPSIDE | diffusing part | q_φ(z | s), in [0, 1] (footnote of Sect. 3.4) |
+| DIAYN | every state | log q_φ(z | s) - log ρ(z) |
+| SMM | every state | the same, and log p*(s) - log ρ_z(s) |
+| VIC | final state | log q_φ(z | s) - log ρ(z), with ρ learned |
+| EDL | every state | log q(s | z) of a decoder |
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, ClassVar, Literal
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jax.sharding import PartitionSpec
+from jaxtyping import Array, Bool, Float, Int
 
+from upside.learners.replay import Replay, returns
+from upside.models import density
 from upside.skills.plan import Plan
-from upside.types import Trajectory
+from upside.types import Space, Trajectory, UserError, at_least
+
+CHUNK = 64  # episodes relabelled at once
+
+
+class Scores(eqx.Module):
+    """What is known about states, for the slots in training: the judge, ρ and recent densities."""
+
+    judge: Any
+    classes: Bool[Array | np.ndarray, " capacity"]
+    labels: Int[Array | np.ndarray, " n"]
+    log_rho: Float[Array | np.ndarray, " n"]
+    recent: Float[Array | np.ndarray, "n size feat"]
+    """Judged states of each skill's latest episodes."""
+    recent_counts: Int[Array | np.ndarray, " n"]
+
+    def log_q(self, features: Float[Array, "*batch feat"]) -> Float[Array, "*batch n"]:
+        """log q(z | s) of the classes in training."""
+        return self.judge.log_prob(features, self.classes)[..., self.labels]
+
+
+class Table(eqx.Module):
+    """Every stored transition's reward and achieved return, for every slot."""
+
+    paid: Float[Array, "n episodes T 2"]
+
+    def at(self, slot: Int[Array, "*#b"], index: Int[Array, "*b"]) -> Float[Array, "*b 2"]:
+        """Reward and return, for the skill in `slot`, of transitions counted through the episodes."""
+        T = self.paid.shape[2]
+        return self.paid[slot, index // T, index % T]
+
+    def sharded(self, each: PartitionSpec, every: PartitionSpec) -> Table:
+        """How it is shared out among devices that have some slots each."""
+        return jax.tree.map(lambda _: each, self)
+
+
+class Lookup(eqx.Module):
+    """The reward of a transition, computed when it is drawn: most of a large buffer never is."""
+
+    scores: Scores
+    judged: Float[Array, "episodes J feat"]
+    densities: Float[Array, "n buckets"]
+    """log ρ_z of each skill's recent states over buckets; none if nobody asks."""
+    T: int = eqx.field(static=True)
+    space: Space = eqx.field(static=True)
+    reward: StateReward = eqx.field(static=True)
+
+    def at(self, slot: Int[Array, "*#b"], index: Int[Array, "*b"]) -> Float[Array, "*b 2"]:
+        episode, t = index // self.T, index % self.T
+        final = self.reward.states == "final"
+        features = self.judged[episode, 0 if final else t]
+        reward = self.reward.score(self, slot, features)
+        reward = jnp.where((t == self.T - 1) | (not final), reward, 0.0)
+        return jnp.stack([reward, jnp.full_like(reward, -jnp.inf)], axis=-1)
+
+    def sharded(self, each: PartitionSpec, every: PartitionSpec) -> Lookup:
+        def own(x: Lookup) -> tuple:
+            scores = x.scores
+            rest = (scores.labels, scores.log_rho, scores.recent, scores.recent_counts)
+            return (x.densities, *rest)
+
+        return eqx.tree_at(own, jax.tree.map(lambda _: every, self), (each,) * 5)
 
 
 @dataclasses.dataclass(frozen=True)
 class DiffusingReward:
     """UPSIDE: 𝒥 = {T+1, …, T+H}. The mean score of the diffusing states is paid at the skill's end."""
+
+    ends: ClassVar[bool] = True
+    """The skill's MDP ends with its T-th step: its return is what is judged afterwards."""
+    novelty: ClassVar[float] = 0.0
+    prior: ClassVar[str] = "uniform"
 
     def count(self, plan: Plan) -> int:
         """|𝒥|."""
@@ -24,9 +103,81 @@ class DiffusingReward:
 
     def judged(self, plan: Plan, episodes: Trajectory) -> Float[Array, "*n J feat"]:
         """The states of 𝒥."""
-        return episodes.features[..., plan.T :, :]
+        return jnp.asarray(episodes.features)[..., plan.T :, :]
 
     def pay(self, plan: Plan, scores: Float[Array, "*n J"]) -> Float[Array, "*n T"]:
         """The reward of each directed transition."""
         end = jnp.arange(plan.T) == plan.T - 1
         return jnp.where(end, jnp.mean(scores, axis=-1)[..., None], 0.0)
+
+    def relabel(
+        self, plan: Plan, space: Space, replay: Replay, scores: Scores, gamma: float
+    ) -> Table:
+        """All stored episodes, for every sibling at once: they share the judge's forward pass."""
+        table = jnp.zeros((scores.labels.size, *replay.rows.shape[:2], 2))
+        width = min(CHUNK, replay.rows.shape[0])
+
+        def chunk(i: Array, table: Array) -> Array:
+            start = jnp.minimum(i * CHUNK, replay.rows.shape[0] - width)
+            judged = jax.lax.dynamic_slice_in_dim(replay.judged, start, width)
+            q = jnp.exp(scores.log_q(judged))
+            paid = self.pay(plan, jnp.moveaxis(q, -1, 0))
+            both = jnp.stack([paid, returns(paid, gamma)], axis=-1)
+            return jax.lax.dynamic_update_slice_in_dim(table, both, start, axis=1)
+
+        chunks = (replay.size + CHUNK - 1) // CHUNK
+        return Table(jax.lax.fori_loop(0, chunks, chunk, table))
+
+    def check(self, plan: Plan) -> None:
+        at_least(plan, 1, "H")
+
+
+@dataclasses.dataclass(frozen=True)
+class StateReward:
+    """DIAYN, SMM, VIC, EDL: the states of the directed part are scored themselves."""
+
+    states: Literal["all", "final"] = "all"
+    """𝒥: every state of the skill (DIAYN) or its final one (VIC)."""
+    prior: Literal["uniform", "learned"] = "uniform"
+    """ρ, how often each skill is sampled: uniform (DIAYN) or learned (VIC)."""
+    novelty: float = 0.0
+    """Weight of SMM's exploration bonus log p*(s) - log ρ_z(s), with p* uniform over buckets."""
+
+    @property
+    def ends(self) -> bool:
+        """Paid at every step, the task goes on when the episode is cut: the last step is bootstrapped."""
+        return self.states == "final"
+
+    def count(self, plan: Plan) -> int:
+        return plan.T if self.states == "all" else 1
+
+    def judged(self, plan: Plan, episodes: Trajectory) -> Float[Array, "*n J feat"]:
+        return jnp.asarray(episodes.features)[..., plan.T - self.count(plan) : plan.T, :]
+
+    def score(
+        self, known: Lookup, slot: Int[Array, "*#b"], features: Float[Array, "*b feat"]
+    ) -> Float[Array, "*b"]:
+        """What a state is worth for the skill in `slot`."""
+        scores = known.scores
+        slot = jnp.broadcast_to(slot, features.shape[:-1])
+        label = jnp.asarray(scores.labels)[slot]
+        worth = scores.judge.log_score(features, scores.classes)
+        worth = jnp.take_along_axis(worth, label[..., None], axis=-1)[..., 0]
+        worth = worth - jnp.asarray(scores.log_rho)[slot]
+        if self.novelty:
+            dense = known.densities[slot, density.cells(known.space, features)]
+            worth = worth - self.novelty * dense
+        return worth
+
+    def relabel(
+        self, plan: Plan, space: Space, replay: Replay, scores: Scores, gamma: float
+    ) -> Lookup:
+        densities = jnp.zeros((scores.labels.size, 0))
+        if self.novelty:
+            densities = density.fit(space, scores.recent, scores.recent_counts)
+        return Lookup(scores, replay.judged, densities, plan.T, space, self)
+
+    def check(self, plan: Plan) -> None:
+        at_least(self, 0, "novelty")
+        if plan.H:
+            raise UserError(f"--H {plan.H}: a method without a diffusing part needs --H 0")

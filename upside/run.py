@@ -17,9 +17,8 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from upside.engine import collect
 from upside.engine.method import Method
-from upside.models import discriminator as discriminators
 from upside.nets import MLP, Actor
-from upside.runs import Config, RunDirectory, flatten
+from upside.runs import Config, RunDirectory, flatten, unflatten
 from upside.skills.tree import Tree
 from upside.types import Environment, UserError
 
@@ -48,7 +47,9 @@ class Run:
     actors: Actor
     """The skills, stacked; row 0 (the root) is empty."""
     buffers: Float[np.ndarray, "policies B feat"]
-    judge: discriminators.State
+    counts: Int[np.ndarray, " policies"]
+    """States in each state buffer; none for the root of a method without diffusing parts."""
+    judge: Any
     summary: dict[str, Any]
     """Counters: interactions, seconds, why it ended, ..."""
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -64,14 +65,20 @@ class Run:
         directory = RunDirectory.open(path)
         config = directory.config()
         saved, arrays = directory.load_tree()
+        method = config.build()
         return cls(
             config=config,
             env=config.environment(),
-            method=config.build(),
+            method=method,
             tree=Tree.from_json(saved["nodes"]),
-            actors=_actors(arrays, "bank"),
+            actors=method.learner.actor(
+                _mlp(arrays, "bank.mlp"),
+                jnp.asarray(arrays["bank.center"]),
+                jnp.asarray(arrays["bank.scale"]),
+            ),
             buffers=arrays["buffers"],
-            judge=_judge(arrays),
+            counts=arrays["counts"],
+            judge=_judge(method, arrays),
             summary=saved["summary"],
             history=directory.load_metrics(),
         )
@@ -84,8 +91,8 @@ class Run:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything of `tree.safetensors`."""
-        judge = {"mlp": self.judge.mlp, "center": self.judge.center, "scale": self.judge.scale}
-        return flatten({"bank": self.actors, "buffers": self.buffers, "judge": judge})
+        kept = {"bank": self.actors, "buffers": self.buffers, "counts": self.counts}
+        return flatten({**kept, "judge": self.judge})
 
     def actor(self, policy: int) -> Actor:
         """The directed skill of one policy: a function from observations to actions."""
@@ -125,8 +132,12 @@ class Run:
 
     def q(self, features: Float[np.ndarray, "*n feat"]) -> Float[np.ndarray, "*n policies"]:
         """The discriminator's q(z | s) over all policies."""
-        everyone = np.ones(len(self), bool)
-        return np.exp(np.asarray(self.judge.log_prob(jnp.asarray(features), jnp.asarray(everyone))))
+        classes = jnp.asarray(self.counts > 0)
+        return np.exp(np.asarray(self.judge.log_prob(jnp.asarray(features), classes)))
+
+    def features(self, obs: Float[np.ndarray, "n obs"]) -> Float[np.ndarray, "n feat"]:
+        """What the discriminator sees of observations."""
+        return np.asarray(jax.vmap(self.env.features)(jnp.asarray(obs)))
 
     def coverage(self, **options: Any) -> dict[str, Any]:
         """Buckets covered and the rest of `upside coverage`."""
@@ -179,14 +190,9 @@ def _mlp(arrays: dict[str, np.ndarray], prefix: str) -> MLP:
     return mlp
 
 
-def _actors(arrays: dict[str, np.ndarray], prefix: str) -> Actor:
-    actor = object.__new__(Actor)
-    object.__setattr__(actor, "mlp", _mlp(arrays, f"{prefix}.mlp"))
-    for field in ("center", "scale"):
-        object.__setattr__(actor, field, jnp.asarray(arrays[f"{prefix}.{field}"]))
-    return actor
-
-
-def _judge(arrays: dict[str, np.ndarray]) -> discriminators.State:
-    center, scale = jnp.asarray(arrays["judge.center"]), jnp.asarray(arrays["judge.scale"])
-    return discriminators.State(_mlp(arrays, "judge.mlp"), None, center, scale)
+def _judge(method: Method, arrays: dict[str, np.ndarray]) -> Any:
+    """A judge of the method's kind, as it was saved."""
+    center, scale = arrays["judge.center"], arrays["judge.scale"]
+    classes = len(arrays["counts"])
+    empty = method.judge.init(classes, center, scale, np.random.default_rng(0)).narrow(classes)
+    return unflatten({"judge": empty}, arrays)["judge"]

@@ -38,7 +38,7 @@ from upside.envs.maze import Maze
 from upside.types import Environment, UserError
 from upside.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 """Version of the run directory's format; a newer one is refused."""
 KEPT = 2
 
@@ -67,19 +67,13 @@ class Config:
 
     def build(self) -> Method:
         """The method with these settings; a configuration of another version is not guessed at."""
-        default = Method()
-        slots: dict[str, Any] = {}
-        for slot in dataclasses.fields(Method):
-            part = getattr(default, slot.name)
-            saved, known = self.settings.get(slot.name, {}), dataclasses.asdict(part)
-            if set(saved) != set(known):
-                differ = ", ".join(sorted(set(saved) ^ set(known)))
-                raise UserError(
-                    f"this run was made by upside {self.version}, which has other settings than "
-                    f"{__version__} ({differ}): use that version"
-                )
-            slots[slot.name] = dataclasses.replace(part, **saved)
-        return Method(**slots)
+        try:
+            return Method.from_json(self.settings)
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"this run was made by upside {self.version}, which has other settings than "
+                f"{__version__} ({error}): use that version"
+            ) from None
 
 
 def configure(
@@ -95,7 +89,7 @@ def configure(
         raise UserError(f"--cores {cores} must divide --n-max {value.growth.n_max}: try 1 or 2")
     environment = envs.make(env)
     layout = dataclasses.asdict(environment.layout) if isinstance(environment, Maze) else None
-    return Config(method, dataclasses.asdict(value), env, seed, max_interactions, cores, layout)
+    return Config(method, value.to_json(), env, seed, max_interactions, cores, layout)
 
 
 def _tuples(value: Any) -> Any:

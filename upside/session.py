@@ -17,7 +17,6 @@ import numpy as np
 
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
-from upside.models import discriminator as discriminators
 from upside.run import Run
 from upside.runs import Config, RunDirectory, unflatten
 from upside.types import UserError
@@ -172,7 +171,8 @@ class Session:
             tree=run.tree,
             actors=jax.tree.map(lambda leaf: leaf[:n], run.arrays.bank),
             buffers=run.arrays.buffers[:n],
-            judge=discriminators.narrow(run.arrays.judge, n),
+            counts=run.arrays.counts[:n],
+            judge=run.arrays.judge.narrow(n),
             summary=summary,
             history=self.history,
         )

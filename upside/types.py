@@ -23,6 +23,25 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     return UserError(f"unknown {kind} '{name}': {hint}")
 
 
+def flag(name: str) -> str:
+    """How a field is spelled on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def at_least(part: object, least: int, *names: str) -> None:
+    """Refuse settings below `least`, which not-a-number is too."""
+    for name in names:
+        if not getattr(part, name) >= least:
+            raise UserError(f"{flag(name)} {getattr(part, name)} is not at least {least}")
+
+
+def at_most(part: object, most: int, *names: str) -> None:
+    """Refuse settings above `most`."""
+    for name in names:
+        if not getattr(part, name) <= most:
+            raise UserError(f"{flag(name)} {getattr(part, name)} exceeds {most}")
+
+
 class Step(NamedTuple):
     """What one step of an environment returns. `obs` is the true next observation, never a reset's."""
 
@@ -39,11 +58,11 @@ class Trajectory(NamedTuple):
     `features` are those of `obs[1:]`, the states that were reached.
     """
 
-    obs: Float[Array, "*n points obs"]
-    action: Float[Array, "*n steps act"]
-    terminated: Bool[Array, "*n steps"]
-    truncated: Bool[Array, "*n steps"]
-    features: Float[Array, "*n steps feat"]
+    obs: Float[Array | np.ndarray, "*n points obs"]
+    action: Float[Array | np.ndarray, "*n steps act"]
+    terminated: Bool[Array | np.ndarray, "*n steps"]
+    truncated: Bool[Array | np.ndarray, "*n steps"]
+    features: Float[Array | np.ndarray, "*n steps feat"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -73,8 +73,9 @@ def episode(
     def directed(obs: Array, draw: tuple) -> Array:
         t, random, noise = draw
         held = jnp.where(t < switch, uniform[0], uniform[1])
-        followed = jnp.clip(actor(obs) + noise, -1.0, 1.0)
-        return jnp.select([mode == POLICY, mode == PROBE], [followed, held], random)
+        return jnp.select(
+            [mode == POLICY, mode == PROBE], [actor.explore(obs, noise), held], random
+        )
 
     draws = (jnp.arange(plan.T), uniform[: plan.T], noise)
     reached, first = act(env, start, directed, draws, direct_key)
@@ -115,14 +116,15 @@ def act(
 def collect(
     env: Environment,
     plan: Plan,
+    episodes: int,
     actors: Actor,
     starts: tuple[Any, Array],
     mode: ArrayLike,
     sigma: ArrayLike,
     key: PRNGKeyArray,
 ) -> Trajectory:
-    """`buffer_episodes` episodes of each stacked actor. `starts` has a leading axis of 1 or of all."""
-    shape = (jax.tree.leaves(actors)[0].shape[0], plan.buffer_episodes)
+    """`episodes` of each stacked actor. `starts` has a leading axis of 1 or of all."""
+    shape = (jax.tree.leaves(actors)[0].shape[0], episodes)
     uniform_key, normal_key, env_key = jax.random.split(key, 3)
     uniform = jax.random.uniform(
         uniform_key, (*shape, plan.steps + 1, env.action_size), minval=-1.0, maxval=1.0

@@ -5,121 +5,100 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from upside.learners.population import UPDATE_CHUNK, Distinct, Shared
+from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
 from upside.models.discriminator import Discriminator
-from upside.rewards import DiffusingReward
-from upside.skills.growth import Growth
+from upside.models.vqvae import VQVAE
+from upside.rewards import DiffusingReward, StateReward
+from upside.skills.gate import Gate
+from upside.skills.growth import Fixed, Growth
 from upside.skills.plan import Plan
-from upside.types import UserError
+from upside.skills.practice import Practice
+from upside.types import UserError, flag
 
-UPDATE_CHUNK = 10
-"""Skill updates whose random numbers are drawn at once: drawing is cheap in bulk."""
+KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(Plan, Practice, TD3, SAC, Distinct, Shared, Discriminator, VQVAE),
+        *(DiffusingReward, StateReward, Growth, Fixed, Gate),
+    )
+}
+"""What may fill a slot, by the name that a configuration file has for it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """The slots: how long (plan), how a skill learns, who judges it, what it is paid, how the set grows."""
+    """The slots: how an episode is cut, how a skill practises and learns, whether skills share a
+    network, who judges them, what they are paid, how the set grows, and what gates its growth
+    (nothing, in the paper)."""
 
     plan: Plan = dataclasses.field(default_factory=Plan)
-    learner: TD3 = dataclasses.field(default_factory=TD3)
-    discriminator: Discriminator = dataclasses.field(default_factory=Discriminator)
-    growth: Growth = dataclasses.field(default_factory=Growth)
-    reward: DiffusingReward = dataclasses.field(default_factory=DiffusingReward)
+    practice: Practice = dataclasses.field(default_factory=Practice)
+    learner: TD3 | SAC = dataclasses.field(default_factory=TD3)
+    population: Distinct | Shared = dataclasses.field(default_factory=Distinct)
+    judge: Discriminator | VQVAE = dataclasses.field(default_factory=Discriminator)
+    reward: DiffusingReward | StateReward = dataclasses.field(default_factory=DiffusingReward)
+    growth: Growth | Fixed = dataclasses.field(default_factory=Growth)
+    gate: Gate | None = dataclasses.field(default_factory=Gate)
+
+    def slots(self) -> dict[str, Any]:
+        """The slots that are filled."""
+        named = {slot.name: getattr(self, slot.name) for slot in dataclasses.fields(self)}
+        return {name: part for name, part in named.items() if part is not None}
 
     def settings(self) -> dict[str, Any]:
         """Every hyper-parameter by its name; names are unique across slots."""
-        flat: dict[str, Any] = {}
-        for slot in dataclasses.fields(self):
-            flat |= dataclasses.asdict(getattr(self, slot.name))
-        return flat
+        return {k: v for part in self.slots().values() for k, v in dataclasses.asdict(part).items()}
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Every slot with what fills it."""
+        return {
+            name: {"kind": type(part).__name__, **dataclasses.asdict(part)}
+            for name, part in self.slots().items()
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, dict[str, Any]]) -> Method:
+        """The inverse. A setting that does not exist here, or is missing, raises a ValueError."""
+        slots: dict[str, Any] = {"gate": None}
+        for name, saved in data.items():
+            values = {k: v for k, v in saved.items() if k != "kind"}
+            kind = KINDS.get(saved.get("kind", ""))
+            known = {f.name for f in dataclasses.fields(kind)} if kind else set()
+            if kind is None or set(values) != known:
+                raise ValueError(", ".join(sorted(set(values) ^ known)) or name)
+            slots[name] = kind(**values)
+        return cls(**slots)
 
     def check(self) -> None:
         """Refuse what cannot work, naming the value and the fix."""
-        s = self.settings()
-        if not 0.0 < s["eta"] < 1.0:
-            raise UserError(f"--eta {s['eta']} is outside (0, 1): try 0.8, the paper's value")
-        if self.growth.target >= 1.0:
-            raise UserError(
-                f"--eta {s['eta']} and --margin {s['margin']} add up to 1 or more: lower one"
-            )
-        if s["n_start"] > s["n_max"]:
-            raise UserError(
-                f"--n-start {s['n_start']} exceeds --n-max {s['n_max']}: lower the one or raise the other"
-            )
-        for name in (
-            "T",
-            "H",
-            "n_start",
-            "buffer_episodes",
-            "hidden",
-            "batch_pol",
-            "hidden_discr",
-            "batch_discr",
-            "k_steps",
-            "j",
-            "k_pol",
-            "k_discr",
-            "policy_delay",
-            "rollouts",
-            "tries",
-        ):
-            if s[name] < 1:
-                raise UserError(f"--{flag(name)} {s[name]} is less than 1: give at least 1")
-        for name in (
-            "lr_pol",
-            "lr_discr",
-            "sigma",
-            "tau",
-            "gamma",
-            "k_initial",
-            "probes",
-            "patience",
-            "critic_warmup",
-            "rollouts",
-            "fresh",
-            "rehearsal",
-            "consolidated_weight",
-            "feature_scale",
-            "jitter",
-            "target_noise",
-            "noise_clip",
-            "reprobes",
-            "relax",
-            "least_reach",
-            "margin",
-            "free_share",
-        ):
-            if not s[name] >= 0:
-                raise UserError(f"--{flag(name)} {s[name]} is not a number of at least 0")
-        for name in ("gamma", "tau", "free_share", "relax"):
-            if s[name] > 1:
-                raise UserError(f"--{flag(name)} {s[name]} exceeds 1: give a value in [0, 1]")
-        for name in ("k_pol", "k_discr", "rehearsal"):
-            if s[name] % UPDATE_CHUNK:
-                raise UserError(f"--{flag(name)} {s[name]} is not a multiple of {UPDATE_CHUNK}")
+        for name, part in self.slots().items():
+            if name != "reward":
+                part.check()
+        self.reward.check(self.plan)
+        plan, practice = self.plan, self.practice
         for name in ("rollouts", "fresh"):
-            if s[name] > s["buffer_episodes"]:
+            if getattr(practice, name) > plan.buffer_episodes:
                 raise UserError(
-                    f"--{name} {s[name]} exceeds --buffer-episodes {s['buffer_episodes']}: lower it"
+                    f"--{name} {getattr(practice, name)} exceeds --buffer-episodes "
+                    f"{plan.buffer_episodes}: lower it"
                 )
-        if s["order"] not in ("gain", "discriminability"):
-            raise UserError(f"--order {s['order']} is neither gain nor discriminability")
-        if s["least_reach"] <= 0:
-            raise UserError(f"--least-reach {s['least_reach']} is not above 0: try 0.5")
-        if UPDATE_CHUNK % s["policy_delay"]:
+        for name in ("k_pol", "rehearsal"):
+            if getattr(practice, name) % UPDATE_CHUNK:
+                raise UserError(
+                    f"{flag(name)} {getattr(practice, name)} is not a multiple of {UPDATE_CHUNK}"
+                )
+        if UPDATE_CHUNK % self.learner.policy_delay:
             raise UserError(
-                f"--policy-delay {s['policy_delay']} does not divide {UPDATE_CHUNK}: try 2"
+                f"--policy-delay {self.learner.policy_delay} does not divide {UPDATE_CHUNK}: try 2"
             )
-        if s["buffer_episodes"] < 4:
-            raise UserError(f"--buffer-episodes {s['buffer_episodes']} is less than 4: try 10")
-        if s["claim"] and not s["freeze"]:
+        if self.learner.self_imitation and not self.reward.ends:
+            raise UserError("--self-imitation needs a reward at the skill's end: switch it off")
+        if self.gate is None:
+            if not practice.k_initial:
+                raise UserError("no data to start from: set --k-initial (paper: 1000)")
+        elif not plan.H:
+            raise UserError("--H 0: the gate judges free space by diffusing parts; try --H 7")
+        elif self.gate.claim and not self.growth.freeze:
             raise UserError("--claim needs --freeze: a claim is left when a skill is frozen there")
-        if s["claim"] and not s["probes"]:
-            raise UserError("--claim needs probes to claim: set --probes, or --no-claim")
-        if not s["probes"] and not s["k_initial"]:
-            raise UserError("no data to start from: set --k-initial (paper: 1000) or --probes")
-
-
-def flag(name: str) -> str:
-    """How a field is spelled on the command line."""
-    return name.replace("_", "-")

@@ -9,113 +9,135 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from upside.engine import consolidation, learning, probing
 from upside.engine.discovery import BudgetSpent, Discovery
-from upside.skills.growth import Child, Expansion, decide, hopeless
+from upside.skills.gate import Gate
+from upside.skills.growth import Child, Expansion
 
 FIRST_LOOK = 3  # noise-free episodes of a skill that looks good, before the rest of its buffer
 
 
 def rounds(run: Discovery) -> Iterator[str]:
     """Discover until no node can be expanded or the budget is spent; yields what has just happened."""
+    ended = "nothing left to expand"
     try:
-        if not run.counters.rounds and not run.arrays.counts[0]:
-            run.plant()
+        if not run.starts_key:
+            probing.plant(run)
             yield "root"
         while run.expansion is not None or _next(run):
             x = run.expansion
             assert x is not None
             yield from _expand(run, x)
     except BudgetSpent:
+        ended = "budget spent"
         if run.expansion is not None:
             _salvage(run, run.expansion)
-        yield "budget spent"
-        return
-    yield "nothing left to expand"
+    consolidation.settle(run)
+    yield ended
+
+
+# -------------------------------------------------------------------- which node
 
 
 def _next(run: Discovery) -> bool:
     """Dequeue the best node and begin its expansion; False if there is none."""
-    growth, tree = run.method.growth, run.tree
-    if not growth.probes:
-        queue = [z for z in range(len(tree)) if not tree[z].expansions]
+    tree, gate = run.tree, run.method.gate
+    nodes = [z for z in range(len(tree)) if _may_grow(run, z)]
+    if gate is None:
+        queue = [z for z in nodes if not tree[z].expansions]
         if queue:
-            run.begin(max(queue, key=lambda z: tree[z].discriminability), [])
+            learning.begin(run, max(queue, key=lambda z: tree[z].discriminability), [])
         return bool(queue)
-    while True:
-        run.measure_free_space()
-        gains = {z: run.gain(z) for z in range(len(tree))}
-        if growth.order == "gain":
-            best = max(gains, key=lambda z: gains[z])
-        else:
-            open_nodes = [z for z in gains if gains[z] > 0] or [0]
-            best = max(open_nodes, key=lambda z: tree[z].discriminability)
+    while nodes:
+        probing.measure(run)
+        gains = {z: probing.gain(run, gate, z) for z in nodes}
+        best = _best(run, gate, gains)
         if gains[best] > 0:
-            run.begin(best, run.claims(best))
+            learning.begin(run, best, probing.claims(run, gate, best))
             return True
-        if not _look_closer(run):
+        if not _look_closer(run, gate):
             return False
+    return False
 
 
-def _look_closer(run: Discovery) -> bool:
+def _may_grow(run: Discovery, node: int) -> bool:
+    """Whether children of `node` would stay within the longest episode and the deepest tree."""
+    depth, most = run.tree[node].depth, run.method.growth.max_depth
+    return run.method.plan.fits(depth) and (most is None or depth < most)
+
+
+def _best(run: Discovery, gate: Gate, gains: dict[int, float]) -> int:
+    if gate.order == "gain":
+        return max(gains, key=lambda z: gains[z])
+    candidates = [z for z in gains if gains[z] > 0] or list(gains)
+    return max(candidates, key=lambda z: run.tree[z].discriminability)
+
+
+def _look_closer(run: Discovery, gate: Gate) -> bool:
     """No node has a free probe: relax the gate, else probe a node anew; False if all this was done."""
-    growth, tree = run.method.growth, run.tree
-    if growth.relax < 1 and run.reach * growth.relax >= growth.least_reach * run.radius:
-        run.reach *= growth.relax
+    tree = run.tree
+    if gate.relax < 1 and run.reach * gate.relax >= gate.least_reach * run.radius:
+        run.reach *= gate.relax
         return True
-    again = [z for z in range(len(tree)) if tree[z].reprobes < growth.reprobes]
+    again = [z for z in range(len(tree)) if tree[z].reprobes < gate.reprobes]
     if again:
         z = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))
         tree[z].reprobes += 1
         tree[z].tried.clear()
         run.go_to(z)
-        run.probe(z)
+        probing.probe(run, gate, z)
     return bool(again)
+
+
+# -------------------------------------------------------------------- how many policies
 
 
 def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
     """Node adaptation: learn, then add, remove, restore or accept (Alg. 2, lines 5-17)."""
-    growth = run.method.growth
+    growth, gate = run.method.growth, run.method.gate
     if not x.rounds:
-        run.rehearse(x)
+        learning.rehearse(run, x)
         yield _evaluate(run, x)
-    while (move := decide(growth, x)) != "accept":
+    while (move := growth.decide(x, more=gate is None or bool(x.waiting))) != "accept":
         if move == "continue":
-            run.train(x)
+            learning.train(run, x)
         elif move == "add":
-            run.keep(x)
+            consolidation.keep(run, x)
             _turn(run, x, "add")
-            run.spawn(x)
-            run.rehearse(x)
+            learning.spawn(run, x)
+            learning.rehearse(run, x)
         elif move == "remove":
-            run.drop(x, max(x.children, key=lambda c: (hopeless(growth, c), -c.d)))
+            worst = max(x.children, key=lambda c: (growth.hopeless(c), -c.d))
+            consolidation.drop(run, x, worst)
             _turn(run, x, "remove")
             if not x.children:
                 break
         else:
-            run.restore(x)
+            consolidation.restore(run, x)
             break
         yield _evaluate(run, x)
     new = _finish(run, x)
     for node in new:
         run.go_to(node)
-        run.probe(node)
+        if gate:
+            probing.probe(run, gate, node)
     yield "consolidated" if new else "no child"
 
 
 def _turn(run: Discovery, x: Expansion, direction: Literal["add", "remove"]) -> None:
     """A new call of POLICYLEARNING, with one policy more or less."""
     x.direction, x.own_steps = direction, 0
-    if not run.method.discriminator.keep_discriminator:
-        run.new_discriminator()
+    if not run.method.judge.keep_discriminator:
+        run.new_judge()
 
 
 def _evaluate(run: Discovery, x: Expansion) -> str:
-    """Collect state buffers, fit the discriminator, score; confirm those that now satisfy η."""
+    """Collect state buffers, fit the judge, score; confirm those that now satisfy η."""
     x.rounds += 1
     run.counters.rounds += 1
-    growth, k_discr = run.method.growth, run.method.discriminator.k_discr
-    run.observe(x, [c for c in x.children if not c.frozen], growth.fresh)
-    run.judge(x, k_discr)
+    growth = run.method.growth
+    learning.observe(run, x, [c for c in x.children if not c.frozen], run.method.practice.fresh)
+    learning.judge(run, x, run.method.judge.k_discr)
     if growth.freeze:
         _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.target])
     return "round"
@@ -126,31 +148,34 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
 
     The buffer is filled in two steps, since most of what looks good by chance fails the first.
     """
-    growth, k_discr = run.method.growth, run.method.discriminator.k_discr
+    growth, k_discr = run.method.growth, run.method.judge.k_discr
     for child in passed:
         child.frozen = True
         run.arrays.own_counts[child.slot] = 0
     for episodes in (FIRST_LOOK, run.method.plan.buffer_episodes - FIRST_LOOK):
-        run.observe(x, [c for c in passed if c.frozen], episodes)
-        run.judge(x, 0)
+        learning.observe(run, x, [c for c in passed if c.frozen], episodes)
+        learning.judge(run, x, 0)
         for child in passed:
             child.frozen = child.frozen and child.d > growth.target
     for child in passed:
         child.arrived = child.arrived or child.frozen
     if any(c.frozen for c in passed):
-        run.judge(x, 3 * k_discr)
+        learning.judge(run, x, 3 * k_discr)
     for child in x.children:
         child.frozen = child.frozen and child.d > growth.target
+
+
+# -------------------------------------------------------------------- the end of an expansion
 
 
 def _finish(run: Discovery, x: Expansion) -> list[int]:
     """Line 18: the η-discriminable children become nodes; with `check_consolidated`, only if no old node suffers."""
     growth = run.method.growth
     for child in [c for c in x.children if c.d <= growth.target or not c.arrived]:
-        run.drop(x, child)
+        consolidation.drop(run, x, child)
     if growth.check_consolidated and x.children:
-        _drop_trespassers(run, x)
-    new = run.consolidate(x)
+        consolidation.drop_trespassers(run, x)
+    new = consolidation.consolidate(run, x)
     for node in new:
         run.go_to(node)
     return new
@@ -158,27 +183,12 @@ def _finish(run: Discovery, x: Expansion) -> list[int]:
 
 def _salvage(run: Discovery, x: Expansion) -> None:
     """The budget is spent in the middle of an expansion: keep what met the constraint and was not touched since."""
-    size = run.method.plan.buffer_episodes * run.method.plan.H
+    size = run.arrays.own.shape[1]
     if x.kept:
-        run.restore(x)
+        consolidation.restore(run, x)
     else:
         for child in list(x.children):
-            if not child.frozen or run.arrays.own_counts[child.slot] < size:
-                run.drop(x, child)
+            filled = bool(run.arrays.own_counts[child.slot] == size)
+            if not run.method.growth.salvaged(child, filled):
+                consolidation.drop(run, x, child)
     _finish(run, x)
-
-
-def _drop_trespassers(run: Discovery, x: Expansion) -> None:
-    """Drop new policies until each has its target, and no node falls below it that was above without them."""
-    growth, k_discr = run.method.growth, run.method.discriminator.k_discr
-    before = run.discriminabilities(None)
-    while x.children:
-        run.judge(x, 3 * k_discr)
-        d = run.discriminabilities(x)
-        for child in x.children:
-            child.d = float(d[run.capacity + child.slot])
-        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.target < before[z]]
-        below = [c for c in x.children if c.d <= growth.target]
-        if not harmed and not below:
-            return
-        run.drop(x, min(x.children, key=lambda c: c.d))

@@ -135,6 +135,14 @@ class Maze:
         hit[self.space.bucket(points)] = True
         return hit
 
+    def oracle(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "number 2"]:
+        """States drawn uniformly from the free space that the start leads to (EDL's assumption)."""
+        xs, ys, reached = _flood(self.layout)
+        points = np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1)[reached]
+        drawn = points[rng.integers(len(points), size=number)]
+        around = rng.uniform(-GRID / 2, GRID / 2, drawn.shape)
+        return np.clip(drawn + around, 0.0, [self.layout.width, self.layout.height])
+
     def contains(self, position: tuple[float, float] | np.ndarray) -> bool:
         """Whether a point is free space that the start leads to. The box's border counts as free,
         a wall does not."""

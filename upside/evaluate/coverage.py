@@ -7,29 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from upside.evaluate.information import lower_bound
+
 if TYPE_CHECKING:
     from upside.run import Rollouts, Run
 
 
 def buckets(run: Run, rollouts: Rollouts) -> tuple[set[int], set[int]]:
     """Buckets passed by the deterministic skills alone, and with the diffusing parts (Table 2)."""
-    import jax
-    import jax.numpy as jnp
-
-    feature = jax.vmap(run.env.features)
-    directed = np.concatenate(
-        [np.asarray(feature(jnp.asarray(path))) for path in rollouts.directed]
-    )
+    directed = np.concatenate([run.features(path) for path in rollouts.directed])
     skills = set(run.env.space.bucket(directed).tolist()) - {-1}
     everywhere = run.env.space.bucket(rollouts.diffusing.reshape(-1, directed.shape[-1]))
     return skills, skills | (set(everywhere.tolist()) - {-1})
+
+
+def judged(run: Run, rollouts: Rollouts) -> list[np.ndarray]:
+    """Fresh states of 𝒥 (Eq. 2), policy by policy: those the discriminator is meant for.
+
+    Without a diffusing part they are states of the directed skill, which is noise-free here.
+    """
+    if run.method.plan.H:
+        return [part.reshape(-1, part.shape[-1]) for part in rollouts.diffusing]
+    count = run.method.reward.count(run.method.plan)
+    return [run.features(path[1:][-count:]) for path in rollouts.directed]
 
 
 def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     """The numbers of `upside coverage`; evaluation rollouts are not interactions of the run.
 
     Discriminability is given twice: on the state buffers the discriminator was fitted on, as the
-    paper measures it, and on the diffusing states of `episodes` fresh episodes a policy (many,
+    paper measures it, and on the judged states of `episodes` fresh episodes a policy (many,
     because the states of one episode are alike). Buckets covered with the diffusing parts are
     those of the first B / H episodes, as many as a state buffer holds.
     """
@@ -40,10 +47,11 @@ def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     skills, everywhere = buckets(run, few)
     reachable = run.env.reachable()
     n, eta = len(run), run.method.growth.eta
-    own = np.arange(n)
-    stored = run.q(run.buffers)[own, :, own].mean(-1)
-    fresh = run.q(rollouts.diffusing.reshape(n, -1, rollouts.diffusing.shape[-1]))
-    fresh = fresh[own, :, own].mean(-1)
+    known = np.flatnonzero(run.counts)
+    fresh = judged(run, rollouts)
+    on_buffers = np.array([run.q(run.buffers[z, : run.counts[z]])[:, z].mean() for z in known])
+    log_q = [np.log(np.maximum(run.q(fresh[z])[:, z], 1e-12)) for z in known]
+    on_fresh = np.array([np.exp(part).mean() for part in log_q])
     total = int(np.sum(reachable)) if reachable is not None else None
     return {
         "env": run.config.env,
@@ -59,23 +67,17 @@ def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
         "interactions_without_prefix": run.summary["interactions_without_prefix"],
         "seconds": run.summary["seconds"],
         "eta": eta,
-        "discriminability_on_buffers": float(stored.mean()),
-        "share_above_eta_on_buffers": float((stored > eta).mean()),
-        "discriminability_on_fresh_states": float(fresh.mean()),
-        "share_above_eta_on_fresh_states": float((fresh > eta).mean()),
-        "mutual_information_bits": _information(fresh_log_q(run, rollouts), n),
+        "discriminability_on_buffers": _mean(on_buffers),
+        "share_above_eta_on_buffers": _mean(on_buffers > eta),
+        "discriminability_on_fresh_states": _mean(on_fresh),
+        "share_above_eta_on_fresh_states": _mean(on_fresh > eta),
+        "mutual_information_bits": lower_bound(np.stack(log_q), np.full(len(known), 1 / len(known)))
+        if known.size
+        else 0.0,
         "ended": run.summary["ended"],
     }
 
 
-def fresh_log_q(run: Run, rollouts: Rollouts) -> np.ndarray:
-    """log q(z | s) of each policy's fresh diffusing states under its own class."""
-    n, own = len(run), np.arange(len(run))
-    states = rollouts.diffusing.reshape(n, -1, rollouts.diffusing.shape[-1])
-    return np.log(np.maximum(run.q(states)[own, :, own], 1e-12))
-
-
-def _information(log_q: np.ndarray, n: int) -> float:
-    from upside.evaluate.information import lower_bound
-
-    return lower_bound(log_q, np.full(n, 1 / n))
+def _mean(values: np.ndarray) -> float:
+    """0 of nothing."""
+    return float(np.mean(values)) if values.size else 0.0

@@ -25,6 +25,15 @@ class Replay(eqx.Module):
     cursor: Int[Array, ""]
     observation_size: int = eqx.field(static=True)
 
+    @property
+    def action_size(self) -> int:
+        return self.rows.shape[-1] - 2 * self.observation_size - 1
+
+    def cleared(self) -> Replay:
+        """Empty, without touching the memory."""
+        zero = self.size * 0
+        return eqx.tree_at(lambda r: (r.size, r.cursor), self, (zero, zero))
+
 
 def init(episodes: int, T: int, J: int, observation: int, action: int, features: int) -> Replay:
     rows = jnp.zeros((episodes, T, 2 * observation + action + 1))
@@ -32,24 +41,20 @@ def init(episodes: int, T: int, J: int, observation: int, action: int, features:
     return Replay(rows, jnp.zeros((episodes, J, features)), zero, zero, observation)
 
 
-def clear(replay: Replay) -> Replay:
-    """Empty it without touching the memory."""
-    return eqx.tree_at(lambda r: (r.size, r.cursor), replay, (replay.size * 0, replay.cursor * 0))
-
-
 def add(
     replay: Replay,
     episodes: Trajectory,
     judged: Float[Array, "n J feat"],
     keep: Bool[Array, " n"],
+    ends: bool = True,
 ) -> Replay:
     """Append the episodes that `keep` marks; the oldest ones make room.
 
-    The skill's MDP ends with its T-th step (its return is what is judged afterwards, Eq. 2), or
-    where the environment itself terminated.
+    The skill's MDP ends with its T-th step if `ends` (its return is what is judged afterwards,
+    Eq. 2), and where the environment itself terminated.
     """
     capacity, T, _ = replay.rows.shape
-    last = jnp.arange(T) == T - 1
+    last = (jnp.arange(T) == T - 1) & ends
     done = (episodes.terminated[:, :T] | last).astype(float)[..., None]
     obs = episodes.obs[:, : T + 1]
     rows = jnp.concatenate([obs[:, :-1], episodes.action[:, :T], obs[:, 1:], done], axis=-1)
@@ -65,19 +70,24 @@ def add(
     )
 
 
-def gather(
-    replay: Replay,
-    rewards: Float[Array, "episodes T 2"],
-    draws: Float[Array, " b"],
-) -> Batch:
-    """The transitions at uniform `draws` in [0, 1), with one skill's reward and achieved return."""
-    _, T, width = replay.rows.shape
-    index = jnp.minimum((draws * (replay.size * T)).astype(int), replay.size * T - 1)
-    row = replay.rows.reshape(-1, width)[index]
-    o, a = replay.observation_size, width - 2 * replay.observation_size - 1
-    paid = rewards.reshape(-1, 2)[index]
-    next_obs = row[:, o + a : -1]
-    return Batch(row[:, :o], row[:, o : o + a], paid[:, 0], next_obs, row[:, -1], paid[:, 1])
+def index(replay: Replay, draws: Float[Array, "*b"]) -> Int[Array, "*b"]:
+    """The transitions that uniform `draws` in [0, 1) stand for, counted through the episodes."""
+    stored = replay.size * replay.rows.shape[1]
+    return jnp.minimum((draws * stored).astype(int), stored - 1)
+
+
+def gather(replay: Replay, index: Int[Array, "*b"], paid: Float[Array, "*b 2"]) -> Batch:
+    """The transitions at `index`, with one skill's reward and achieved return."""
+    row = replay.rows.reshape(-1, replay.rows.shape[-1])[index]
+    o, a = replay.observation_size, replay.action_size
+    return Batch(
+        obs=row[..., :o],
+        action=row[..., o : o + a],
+        reward=paid[..., 0],
+        next_obs=row[..., o + a : -1],
+        done=row[..., -1],
+        achieved=paid[..., 1],
+    )
 
 
 def returns(rewards: Float[Array, "*n T"], gamma: float) -> Float[Array, "*n T"]:

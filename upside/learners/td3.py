@@ -1,4 +1,6 @@
-"""TD3 (Fujimoto et al., 2018) for ONE skill. The engine maps it over the skills in training.
+"""TD3 (Fujimoto et al., 2018) for ONE skill. The engine goes through the skills in training.
+
+A learner is a configuration with `init`, `update` and the kind of its actor.
 
 Observations arrive centred and scaled by the skill's own `Actor.center` and `Actor.scale`, so
 actor and critic see the same numbers.
@@ -7,16 +9,16 @@ actor and critic see the same numbers.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
-from upside.nets import Actor, TwinCritic, adam_state, polyak
+from upside.nets import MLP, Actor, TwinCritic, adam, adam_state, polyak
+from upside.types import at_least, at_most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,16 +46,57 @@ class TD3:
     self_imitation: bool = True
     """Never value an action below the return its own episode achieved (Oh et al., 2018; paper: off)."""
 
+    actor: ClassVar[type[Actor]] = Actor
+
+    def init(
+        self,
+        center: Float[np.ndarray, " obs"],
+        scale: Float[np.ndarray, " obs"],
+        action_size: int,
+        rng: np.random.Generator,
+    ) -> State:
+        """A skill that knows nothing, and sees the world from `center` in units of `scale`."""
+        mlp = MLP((center.size, self.hidden, self.hidden, action_size), rng)
+        actor = self.actor(mlp, jnp.asarray(center), jnp.asarray(scale))
+        critic = TwinCritic(center.size + action_size, self.hidden, rng)
+        return State(actor, critic, actor, critic, adam_state(actor.mlp), adam_state(critic))
+
+    def draws(self, action_size: int) -> int:
+        """Normal numbers that an update needs per transition."""
+        return action_size
+
+    def update(
+        self,
+        state: State,
+        batches: Batch,
+        noise: Float[Array, "delay b act"],
+        moves: ArrayLike = 1.0,
+    ) -> State:
+        """`policy_delay` critic updates on as many batches, then one actor update on the last.
+
+        Unrolled rather than behind a `cond` on a counter: nothing is computed and thrown away.
+        """
+        next_actions = targets(self, state, batches, noise)
+        for i in range(self.policy_delay):
+            batch = jax.tree.map(lambda leaf, i=i: leaf[i], batches)
+            state = update_critic(self, state, batch, next_actions[i])
+        return update_actor(self, state, batch, moves)
+
+    def check(self) -> None:
+        at_least(self, 1, "hidden", "batch_pol", "policy_delay")
+        at_least(self, 0, "gamma", "tau", "sigma", "lr_pol", "target_noise", "noise_clip")
+        at_most(self, 1, "gamma", "tau")
+
 
 class Batch(NamedTuple):
     """Transitions with the reward of one skill. `done` ends the skill's MDP: nothing is bootstrapped."""
 
-    obs: Float[Array, "b obs"]
-    action: Float[Array, "b act"]
-    reward: Float[Array, " b"]
-    next_obs: Float[Array, "b obs"]
-    done: Float[Array, " b"]
-    achieved: Float[Array, " b"]
+    obs: Float[Array, "*b obs"]
+    action: Float[Array, "*b act"]
+    reward: Float[Array, "*b"]
+    next_obs: Float[Array, "*b obs"]
+    done: Float[Array, "*b"]
+    achieved: Float[Array, "*b"]
     """Discounted return that the rest of the stored episode did achieve, with the same reward."""
 
 
@@ -68,31 +111,26 @@ class State(eqx.Module):
     critic_opt: PyTree
 
 
-def init(
-    config: TD3,
-    center: Float[np.ndarray, " obs"],
-    scale: Float[np.ndarray, " obs"],
-    action_size: int,
-    rng: np.random.Generator,
-) -> State:
-    """A skill that knows nothing, and sees the world from `center` in units of `scale`."""
-    actor = Actor(center.size, action_size, config.hidden, rng)
-    actor = eqx.tree_at(
-        lambda a: (a.center, a.scale), actor, (jnp.asarray(center), jnp.asarray(scale))
-    )
-    critic = TwinCritic(center.size + action_size, config.hidden, rng)
-    return State(actor, critic, actor, critic, adam_state(actor.mlp), adam_state(critic))
+def targets(
+    config: TD3, state: State, batches: Batch, noise: Float[Array, "*n act"]
+) -> Float[Array, "*n act"]:
+    """The target policy's smoothed actions π'(s') + ε, for all batches until the actor moves again."""
+    noise = jnp.clip(config.target_noise * noise, -config.noise_clip, config.noise_clip)
+    return jnp.clip(state.actor_target.squash(batches.next_obs) + noise, -1.0, 1.0)
 
 
 def critic_loss(
-    critic: TwinCritic, state: State, batch: Batch, noise: Float[Array, "b act"], config: TD3
+    critic: TwinCritic,
+    state: State,
+    batch: Batch,
+    next_action: Float[Array, "b act"],
+    config: TD3,
 ) -> Float[Array, ""]:
     """Squared error of both critics to y = r + γ (1 - done) min_i Q'_i(s', π'(s') + ε).
 
     With `self_imitation`, y is at least what the episode achieved from there on. A reward at the
     end of T steps then reaches the first of them at once, not after T soft updates of the targets.
     """
-    next_action = jnp.clip(state.actor_target.squash(batch.next_obs) + noise, -1.0, 1.0)
     next_q = jnp.min(state.critic_target(batch.next_obs, next_action), axis=0)
     target = batch.reward + config.gamma * (1.0 - batch.done) * next_q
     if config.self_imitation:
@@ -107,16 +145,10 @@ def actor_loss(mlp: PyTree, state: State, batch: Batch) -> Float[Array, ""]:
     return -jnp.mean(state.critic.first(batch.obs, actor.squash(batch.obs)))
 
 
-def _descend(params: PyTree, grads: PyTree, opt: PyTree, lr: ArrayLike) -> tuple[PyTree, PyTree]:
-    """One step of Adam whose size may be traced."""
-    directions, opt = optax.scale_by_adam().update(grads, opt)
-    return jax.tree.map(lambda p, d: p - lr * d, params, directions), opt
-
-
-def update_critic(config: TD3, state: State, batch: Batch, noise: Array) -> State:
+def update_critic(config: TD3, state: State, batch: Batch, next_action: Array) -> State:
     """One gradient step of both critics, and their targets' soft update."""
-    grads = jax.grad(critic_loss)(state.critic, state, batch, noise, config)
-    critic, opt = _descend(state.critic, grads, state.critic_opt, config.lr_pol)
+    grads = jax.grad(critic_loss)(state.critic, state, batch, next_action, config)
+    critic, opt = adam(state.critic, grads, state.critic_opt, config.lr_pol)
     target = polyak(state.critic_target, critic, config.tau)
     return dataclasses.replace(state, critic=critic, critic_opt=opt, critic_target=target)
 
@@ -124,7 +156,7 @@ def update_critic(config: TD3, state: State, batch: Batch, noise: Array) -> Stat
 def update_actor(config: TD3, state: State, batch: Batch, moves: ArrayLike) -> State:
     """One gradient step of the actor and its target; `moves` = 0 holds it (critic warm-up)."""
     grads = jax.grad(actor_loss)(state.actor.mlp, state, batch)
-    mlp, opt = _descend(state.actor.mlp, grads, state.actor_opt, config.lr_pol * moves)
+    mlp, opt = adam(state.actor.mlp, grads, state.actor_opt, config.lr_pol * moves)
     target = polyak(state.actor_target.mlp, mlp, config.tau)
     return dataclasses.replace(
         state,
@@ -132,21 +164,3 @@ def update_actor(config: TD3, state: State, batch: Batch, moves: ArrayLike) -> S
         actor_target=eqx.tree_at(lambda a: a.mlp, state.actor_target, target),
         actor_opt=opt,
     )
-
-
-def update(
-    config: TD3,
-    state: State,
-    batches: Batch,
-    noise: Float[Array, "delay b act"],
-    moves: ArrayLike = 1.0,
-) -> State:
-    """`policy_delay` critic updates on as many batches, then one actor update on the last.
-
-    Unrolled rather than behind a `cond` on a counter: nothing is computed and thrown away.
-    """
-    noise = jnp.clip(config.target_noise * noise, -config.noise_clip, config.noise_clip)
-    for i in range(config.policy_delay):
-        batch = jax.tree.map(lambda leaf, i=i: leaf[i], batches)
-        state = update_critic(config, state, batch, noise[i])
-    return update_actor(config, state, batch, moves)

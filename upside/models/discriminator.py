@@ -13,10 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from upside.nets import MLP, adam_state
+from upside.nets import MLP, adam, adam_state
+from upside.types import Environment, UserError, at_least
 
 CHUNK = 10  # steps whose random numbers are drawn at once: threefry is cheap in bulk
 
@@ -42,6 +42,76 @@ class Discriminator:
     feature_scale: float = 4.0
     """Unit of the discriminator's inputs, in diffusing radii of the root. 0: the environment's box."""
 
+    def init(
+        self,
+        capacity: int,
+        center: Float[np.ndarray, " feat"],
+        scale: Float[np.ndarray, " feat"],
+        rng: np.random.Generator,
+    ) -> State:
+        """A discriminator that knows nothing, with inputs (s - center) / scale."""
+        mlp = MLP((center.size, self.hidden_discr, self.hidden_discr, capacity), rng)
+        return State(mlp, adam_state(mlp), jnp.asarray(center), jnp.asarray(scale))
+
+    def prepare(
+        self,
+        state: State,
+        env: Environment,
+        radius: float,
+        labels: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> State:
+        """Before the first policy: inputs in units of the root's diffusing radius."""
+        if not self.feature_scale or not radius:
+            return state
+        unit = np.full(state.scale.shape, self.feature_scale * radius, np.float32)
+        return eqx.tree_at(lambda s: s.scale, state, jnp.asarray(unit))
+
+    def fit(
+        self,
+        state: State,
+        buffers: Float[Array, "capacity size feat"],
+        counts: Int[Array, " capacity"],
+        weights: Float[Array, " capacity"],
+        steps: Int[Array, ""],
+        blur: Float[Array, ""],
+        key: PRNGKeyArray,
+    ) -> State:
+        """`steps` updates on (state, policy) pairs drawn from the state buffers in proportion to `weights`.
+
+        States are blurred by Gaussian noise of scale `blur`: a network that is fitted for a whole run
+        on the same hundred states of a policy would learn them by heart. `steps` is traced (rounded up
+        to a multiple of CHUNK), so that it never compiles anew.
+        """
+        classes = (weights > 0) & (counts > 0)
+        cumulative = jnp.cumsum(jnp.where(classes, weights, 0.0))
+        last = jnp.max(jnp.where(classes, jnp.arange(classes.size), 0))
+        shape = (CHUNK, self.batch_discr)
+
+        def one(state: State, draw: tuple[Array, Array, Array]) -> tuple[State, None]:
+            which, where, noise = draw
+            labels = jnp.searchsorted(cumulative, which * cumulative[-1], side="right")
+            labels = jnp.minimum(labels, last)
+            rows = jnp.minimum((where * counts[labels]).astype(int), counts[labels] - 1)
+            states = buffers[labels, rows] + blur * noise
+            grads = jax.grad(loss)(state.mlp, state, states, labels, classes)
+            mlp, opt = adam(state.mlp, grads, state.opt, self.lr_discr)
+            return dataclasses.replace(state, mlp=mlp, opt=opt), None
+
+        def chunk(i: Array, state: State) -> State:
+            draw_key, noise_key = jax.random.split(jax.random.fold_in(key, i))
+            draws = jax.random.uniform(draw_key, (2, *shape))
+            noise = jax.random.normal(noise_key, (*shape, buffers.shape[-1]))
+            return jax.lax.scan(one, state, (draws[0], draws[1], noise))[0]
+
+        return jax.lax.fori_loop(0, (steps + CHUNK - 1) // CHUNK, chunk, state)
+
+    def check(self) -> None:
+        at_least(self, 1, "hidden_discr", "batch_discr", "k_discr")
+        at_least(self, 0, "lr_discr", "consolidated_weight", "jitter", "feature_scale")
+        if self.k_discr % CHUNK:
+            raise UserError(f"--k-discr {self.k_discr} is not a multiple of {CHUNK}")
+
 
 class State(eqx.Module):
     """Parameters and optimiser; `center` and `scale` bring features to the network's range."""
@@ -58,66 +128,59 @@ class State(eqx.Module):
         logits = self.mlp((features - self.center) / self.scale)
         return jax.nn.log_softmax(jnp.where(classes, logits, -jnp.inf))
 
+    def code(self, label: int) -> None:
+        """It has no codes for a shared network."""
 
-def init(
-    config: Discriminator,
-    capacity: int,
-    center: Float[np.ndarray, " feat"],
-    scale: Float[np.ndarray, " feat"],
-    rng: np.random.Generator,
-) -> State:
-    """A discriminator that knows nothing, with inputs (s - center) / scale."""
-    mlp = MLP((center.size, config.hidden_discr, config.hidden_discr, capacity), rng)
-    return State(mlp, adam_state(mlp), jnp.asarray(center), jnp.asarray(scale))
+    log_score = log_prob
+    """What a state is worth for a class: here the same (Eq. 2)."""
 
+    def move(self, source: Int[np.ndarray, " capacity"]) -> State:
+        """Class i becomes what class `source[i]` was, in the read-out and in its optimiser's moments."""
 
-def renew(state: State, label: int, rng: np.random.Generator) -> State:
-    """Forget what the read-out knew of class `label`: its number is about to be used again."""
-    weight, bias = np.array(state.mlp.weights[-1]), np.array(state.mlp.biases[-1])
-    bound = 1.0 / weight.shape[0] ** 0.5
-    weight[:, label] = rng.uniform(-bound, bound, weight.shape[0])
-    bias[label] = rng.uniform(-bound, bound)
-    where = lambda s: (s.mlp.weights[-1], s.mlp.biases[-1])  # noqa: E731
-    return eqx.tree_at(where, state, (jnp.asarray(weight), jnp.asarray(bias)))
+        def read_out(mlp: MLP) -> MLP:
+            where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
+            weight, bias = (
+                np.asarray(mlp.weights[-1])[:, source],
+                np.asarray(mlp.biases[-1])[source],
+            )
+            return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
 
+        opt = self.opt._replace(mu=read_out(self.opt.mu), nu=read_out(self.opt.nu))
+        return dataclasses.replace(self, mlp=read_out(self.mlp), opt=opt)
 
-def widen(state: State, first: int, capacity: int, rng: np.random.Generator) -> State:
-    """Room for more classes: new ones are put in before the children's, which stay last."""
-    new = capacity - state.mlp.biases[-1].size
-    bound = 1.0 / state.mlp.weights[-1].shape[0] ** 0.5
+    def narrow(self, classes: int) -> State:
+        """Only the first classes, without the optimiser: what is saved for use."""
+        mlp = self.mlp
+        weights = (*mlp.weights[:-1], jnp.asarray(np.asarray(mlp.weights[-1])[:, :classes]))
+        biases = (*mlp.biases[:-1], jnp.asarray(np.asarray(mlp.biases[-1])[:classes]))
+        small = eqx.tree_at(lambda m: (m.weights, m.biases), mlp, (weights, biases))
+        return State(small, None, self.center, self.scale)
 
-    def read_out(mlp: MLP, draw: Callable[..., np.ndarray]) -> MLP:
-        weight, bias = np.asarray(mlp.weights[-1]), np.asarray(mlp.biases[-1])
-        weight = np.insert(weight, [first] * new, draw(size=(len(weight), new)), axis=1)
-        bias = np.insert(bias, [first] * new, draw(size=new))
-        where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
-        return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
+    def widen(self, first: int, capacity: int, rng: np.random.Generator) -> State:
+        """Room for more classes: new ones are put in before the children's, which stay last."""
+        new = capacity - self.mlp.biases[-1].size
+        bound = 1.0 / self.mlp.weights[-1].shape[0] ** 0.5
 
-    uniform = lambda size: rng.uniform(-bound, bound, size)  # noqa: E731
-    zeros = lambda size: np.zeros(size)  # noqa: E731
-    opt = state.opt._replace(mu=read_out(state.opt.mu, zeros), nu=read_out(state.opt.nu, zeros))
-    return dataclasses.replace(state, mlp=read_out(state.mlp, uniform), opt=opt)
+        def read_out(mlp: MLP, draw: Callable[..., np.ndarray]) -> MLP:
+            weight, bias = np.asarray(mlp.weights[-1]), np.asarray(mlp.biases[-1])
+            weight = np.insert(weight, [first] * new, draw(size=(len(weight), new)), axis=1)
+            bias = np.insert(bias, [first] * new, draw(size=new))
+            where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
+            return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
 
+        uniform = lambda size: rng.uniform(-bound, bound, size)  # noqa: E731
+        zeros = lambda size: np.zeros(size)  # noqa: E731
+        opt = self.opt._replace(mu=read_out(self.opt.mu, zeros), nu=read_out(self.opt.nu, zeros))
+        return dataclasses.replace(self, mlp=read_out(self.mlp, uniform), opt=opt)
 
-def narrow(state: State, classes: int) -> State:
-    """Only the first classes, without the optimiser: what is saved for use."""
-    mlp = state.mlp
-    weights = (*mlp.weights[:-1], jnp.asarray(np.asarray(mlp.weights[-1])[:, :classes]))
-    biases = (*mlp.biases[:-1], jnp.asarray(np.asarray(mlp.biases[-1])[:classes]))
-    small = eqx.tree_at(lambda m: (m.weights, m.biases), mlp, (weights, biases))
-    return State(small, None, state.center, state.scale)
-
-
-def move(state: State, source: Int[np.ndarray, " capacity"]) -> State:
-    """Class i becomes what class `source[i]` was, in the read-out and in its optimiser's moments."""
-
-    def read_out(mlp: MLP) -> MLP:
-        where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
-        weight, bias = np.asarray(mlp.weights[-1])[:, source], np.asarray(mlp.biases[-1])[source]
-        return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
-
-    opt = state.opt._replace(mu=read_out(state.opt.mu), nu=read_out(state.opt.nu))
-    return dataclasses.replace(state, mlp=read_out(state.mlp), opt=opt)
+    def renew(self, label: int, rng: np.random.Generator) -> State:
+        """Forget what the read-out knew of class `label`: its number is about to be used again."""
+        weight, bias = np.array(self.mlp.weights[-1]), np.array(self.mlp.biases[-1])
+        bound = 1.0 / weight.shape[0] ** 0.5
+        weight[:, label] = rng.uniform(-bound, bound, weight.shape[0])
+        bias[label] = rng.uniform(-bound, bound)
+        where = lambda s: (s.mlp.weights[-1], s.mlp.biases[-1])  # noqa: E731
+        return eqx.tree_at(where, self, (jnp.asarray(weight), jnp.asarray(bias)))
 
 
 def loss(
@@ -127,58 +190,3 @@ def loss(
     state = eqx.tree_at(lambda s: s.mlp, state, mlp)
     picked = jnp.take_along_axis(state.log_prob(features, classes), labels[:, None], axis=1)
     return -jnp.mean(picked)
-
-
-def fit(
-    config: Discriminator,
-    state: State,
-    buffers: Float[Array, "capacity size feat"],
-    counts: Int[Array, " capacity"],
-    weights: Float[Array, " capacity"],
-    steps: Int[Array, ""],
-    blur: Float[Array, ""],
-    key: PRNGKeyArray,
-) -> State:
-    """`steps` updates on (state, policy) pairs drawn from the state buffers in proportion to `weights`.
-
-    States are blurred by Gaussian noise of scale `blur`: a network that is fitted for a whole run
-    on the same hundred states of a policy would learn them by heart. `steps` is traced (rounded up
-    to a multiple of CHUNK), so that it never compiles anew.
-    """
-    classes = (weights > 0) & (counts > 0)
-    cumulative = jnp.cumsum(jnp.where(classes, weights, 0.0))
-    last = jnp.max(jnp.where(classes, jnp.arange(classes.size), 0))
-    shape = (CHUNK, config.batch_discr)
-
-    def one(state: State, draw: tuple[Array, Array, Array]) -> tuple[State, None]:
-        which, where, noise = draw
-        labels = jnp.searchsorted(cumulative, which * cumulative[-1], side="right")
-        labels = jnp.minimum(labels, last)
-        rows = jnp.minimum((where * counts[labels]).astype(int), counts[labels] - 1)
-        states = buffers[labels, rows] + blur * noise
-        grads = jax.grad(loss)(state.mlp, state, states, labels, classes)
-        directions, opt = optax.scale_by_adam().update(grads, state.opt)
-        mlp = jax.tree.map(lambda p, d: p - config.lr_discr * d, state.mlp, directions)
-        return dataclasses.replace(state, mlp=mlp, opt=opt), None
-
-    def chunk(i: Array, state: State) -> State:
-        draw_key, noise_key = jax.random.split(jax.random.fold_in(key, i))
-        draws = jax.random.uniform(draw_key, (2, *shape))
-        noise = jax.random.normal(noise_key, (*shape, buffers.shape[-1]))
-        return jax.lax.scan(one, state, (draws[0], draws[1], noise))[0]
-
-    return jax.lax.fori_loop(0, (steps + CHUNK - 1) // CHUNK, chunk, state)
-
-
-def discriminability(
-    state: State,
-    buffers: Float[Array, "n size feat"],
-    counts: Int[Array, " n"],
-    labels: Int[Array, " n"],
-    classes: Bool[Array, " capacity"],
-) -> Float[Array, " n"]:
-    """d(z) = mean of q_φ(z | s) over the state buffer of z (Sect. 3.4); 0 for an empty buffer."""
-    log_prob = state.log_prob(buffers, classes)
-    q = jnp.exp(jnp.take_along_axis(log_prob, labels[:, None, None], axis=2)[..., 0])
-    filled = jnp.arange(buffers.shape[1]) < counts[:, None]
-    return jnp.sum(jnp.where(filled, q, 0.0), axis=1) / jnp.maximum(counts, 1)

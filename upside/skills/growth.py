@@ -1,4 +1,4 @@
-"""How the set of policies grows: Alg. 2's node adaptation, with every ingredient a switch.
+"""How the set of policies grows: Alg. 2's node adaptation, or a number fixed in advance.
 
 Pure bookkeeping on small numbers: the engine asks what to do next and does it. The values of
 `upside/methods.py` say which switches App. B has on; what the others add is in docs/research.md.
@@ -7,14 +7,18 @@ Pure bookkeeping on small numbers: the engine asks what to do next and does it. 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+
+from upside.types import UserError, at_least
+
+Move = Literal["continue", "add", "remove", "accept", "restore"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """When policies are added, removed, consolidated, and which node is expanded next."""
+    """Alg. 2: policies are added while all are η-discriminable, removed while they are not."""
 
     eta: float = 0.8
     """η, the discriminability every consolidated policy must have (paper: 0.8)."""
@@ -26,49 +30,108 @@ class Growth:
     """N_max, children an expansion may reach (paper: 8 in the wall-free maze)."""
     k_steps: int = 50_000
     """K_steps, interactions of one call of POLICYLEARNING, parents' skills not counted (paper: 5e4 mazes, 1e5 control)."""
-    k_initial: int = 0
-    """K_initial, random transitions for each new policy (paper: 1000; here probes take their place)."""
-    j: int = 1
-    """J, rounds of rollouts and policy updates per discriminator fit (paper: 1 or 10)."""
-    k_pol: int = 100
-    """K_pol, TD3 updates of a skill per rollout (paper: 10 or 100)."""
-    rollouts: int = 1
-    """Noisy training episodes of each child per round (paper: 1)."""
-    fresh: int = 0
-    """Noise-free episodes of each child per round into its state buffer (paper: 10); 0: its training episodes serve."""
-    reuse: bool = True
-    """Noise-free episodes enter the replay buffer too (paper: off)."""
-    rehearsal: int = 300
-    """TD3 updates of a new policy on its parent's probes, before its first rollout (paper: none)."""
-    critic_warmup: int = 100
-    """Critic updates before a new actor moves (paper: none stated)."""
-    order: Literal["gain", "discriminability"] = "gain"
-    """Next node: most free space per interaction, or highest discriminability (paper)."""
-    probes: int = 16
-    """Episodes that look for free space around a consolidated policy; 0 switches the gate off (paper: 0)."""
-    free_share: float = 0.8
-    """A probe is free if this share of its diffusing states is in free space."""
-    claim: bool = True
-    """Each new policy claims a free probe: its class of the discriminator starts from that probe's states (paper: off)."""
+    max_depth: int | None = None
+    """Skills that may follow one another; 1: a flat set, None: no limit but H_max (paper: none)."""
     freeze: bool = True
     """Train only the children that do not satisfy η yet (paper: off)."""
     patience: int = 8
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
-    tries: int = 3
-    """How often a free probe may be claimed in vain before it is left alone."""
-    relax: float = 0.8
-    """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never (paper: no gate)."""
-    least_reach: float = 0.5
-    """The gate's distance is not relaxed below this share of the root's diffusing radius."""
-    reprobes: int = 1
-    """How often nodes are probed again once no free space is known."""
 
     @property
     def target(self) -> float:
         """The discriminability that a policy needs to be consolidated."""
         return self.eta + self.margin
+
+    def satisfied(self, child: Child) -> bool:
+        """Whether a policy in training meets the constraint, on states of its own."""
+        return child.d > self.target and child.arrived
+
+    def hopeless(self, child: Child) -> bool:
+        """Whether a policy in training is given up before the expansion's budget is spent."""
+        return 0 < self.patience <= child.stalled
+
+    def salvaged(self, child: Child, filled: bool) -> bool:
+        """Whether a policy is kept when the budget ends in the middle of its expansion."""
+        return child.frozen and filled
+
+    def decide(self, x: Expansion, more: bool) -> Move:
+        """Alg. 2, lines 5-17: what follows from the children's discriminabilities.
+
+        `more` says whether there is anything left for another policy to go to. Progress is noted
+        in the children; whoever carries out the move changes the rest.
+        """
+        if all(map(self.satisfied, x.children)):
+            room = len(x.children) < self.n_max and more
+            return "add" if x.direction != "remove" and room else "accept"
+        for child in x.children:
+            below = not self.satisfied(child)
+            child.stalled = child.stalled + 1 if below and child.d <= child.best + 0.01 else 0
+            child.best = max(child.best, child.d)
+        if x.own_steps < self.k_steps and not any(map(self.hopeless, x.children)):
+            return "continue"
+        return "restore" if x.direction == "add" else "remove"
+
+    def check(self) -> None:
+        if not 0.0 < self.eta < 1.0:
+            raise UserError(f"--eta {self.eta} is outside (0, 1): try 0.8, the paper's value")
+        at_least(self, 0, "margin", "patience")
+        if self.max_depth is not None:
+            at_least(self, 0, "max_depth")
+        at_least(self, 1, "n_start", "k_steps")
+        if self.target >= 1.0:
+            raise UserError(
+                f"--eta {self.eta} and --margin {self.margin} add up to 1 or more: lower one"
+            )
+        if self.n_start > self.n_max:
+            raise UserError(
+                f"--n-start {self.n_start} exceeds --n-max {self.n_max}: lower the one or raise the other"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """A number of policies given in advance, trained side by side until the budget is spent."""
+
+    num_skills: int = 10
+    """N_Z, the number of policies (paper: 10, 20 or 50)."""
+
+    eta: ClassVar[float] = 0.8
+    """Only to be compared with: nothing depends on it."""
+    target: ClassVar[float] = -1.0
+    max_depth: ClassVar[int] = 1
+    freeze: ClassVar[bool] = False
+    check_consolidated: ClassVar[bool] = False
+
+    @property
+    def n_start(self) -> int:
+        return self.num_skills
+
+    @property
+    def n_max(self) -> int:
+        return self.num_skills
+
+    @property
+    def k_steps(self) -> int:
+        """No limit but the run's budget."""
+        return 10**12
+
+    def hopeless(self, child: Child) -> bool:
+        return False
+
+    def satisfied(self, child: Child) -> bool:
+        return child.d > self.eta
+
+    def salvaged(self, child: Child, filled: bool) -> bool:
+        """All are kept."""
+        return True
+
+    def decide(self, x: Expansion, more: bool) -> Move:
+        return "continue"
+
+    def check(self) -> None:
+        at_least(self, 1, "num_skills")
 
 
 @dataclasses.dataclass
@@ -88,6 +151,8 @@ class Child:
     """The highest `d` so far."""
     stalled: int = 0
     """Rounds since `d` was last higher than ever before."""
+    rho: float = 1.0
+    """ρ(z), how often it is sampled, as a multiple of 1/N."""
 
 
 @dataclasses.dataclass
@@ -124,29 +189,3 @@ class Expansion:
         half = (n_max + 1) // 2
         free = [s for s in range(n_max) if s not in taken]
         return min(free, key=lambda s: (s % half, s))
-
-
-def hopeless(growth: Growth, child: Child) -> bool:
-    """Whether a policy in training is given up before the expansion's budget is spent."""
-    return 0 < growth.patience <= child.stalled
-
-
-Move = Literal["continue", "add", "remove", "accept", "restore"]
-
-
-def decide(growth: Growth, x: Expansion) -> Move:
-    """Alg. 2, lines 5-17: what follows from the children's discriminabilities.
-
-    Progress is noted in the children; whoever carries out the move changes the rest.
-    """
-    met = all(c.d > growth.target and c.arrived for c in x.children)
-    if met:
-        room = len(x.children) < growth.n_max and (not growth.probes or x.waiting)
-        return "add" if x.direction != "remove" and room else "accept"
-    for child in x.children:
-        below = child.d <= growth.target or not child.arrived
-        child.stalled = child.stalled + 1 if below and child.d <= child.best + 0.01 else 0
-        child.best = max(child.best, child.d)
-    if x.own_steps < growth.k_steps and not any(hopeless(growth, c) for c in x.children):
-        return "continue"
-    return "restore" if x.direction == "add" else "remove"

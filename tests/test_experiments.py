@@ -1,0 +1,112 @@
+"""The paper's protocol: rows, tasks that are done once, tables beside the paper's, honest statistics."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from upside import cli
+from upside.experiments import executor, tables
+from upside.experiments.statistics import iqm, summary
+from upside.experiments.tasks import task
+from upside.types import UserError
+
+
+@pytest.mark.parametrize("name", tables.EXPERIMENTS)
+def test_every_row_can_be_run_and_names_a_row_of_the_paper(name, tmp_path):
+    experiment = tables.get(name)
+    assert len(tables.tasks(experiment, tmp_path)) == 6 * len(experiment.rows)
+    published = json.loads((tables.resources.files(tables.__package__) / "paper.json").read_text())
+    rows = set(published[experiment.published]["rows"])
+    assert {row.paper for row in experiment.rows.values()} == rows, "all of the paper's, no others"
+
+
+def test_statistics_of_seeds():
+    # the middle half of 1, 2, 3, 100 is 2, 3
+    assert iqm(np.array([1.0, 2.0, 3.0, 100.0])) == 2.5
+    three = summary([10.0, 12.0, 17.0])
+    assert three["mean"] == 13.0
+    assert three["spread"] == pytest.approx(3.6056, 1e-4)
+    low, high = three["interval"]
+    assert 10.0 <= low <= three["iqm"] <= high <= 17.0
+    assert summary([3.0])["interval"] is None
+    assert summary([3.0])["spread"] is None
+    assert summary([5.0, 5.0, 5.0])["interval"] is None
+
+
+def tiny(tmp_path, seed=0):
+    return task("row", tmp_path, "u-maze", seed, 1500, "upside", k_pol=10, probes=4, n_start=2)
+
+
+def test_a_task_is_continued_where_it_was_and_not_done_twice(tmp_path):
+    one = tiny(tmp_path)
+    one.start()
+    assert not one.done()
+    assert list(executor.local([one], 1)) == [(one, "")]
+    assert one.done()
+    assert one.progress() > 0.5
+    before = (one.path / "tree.safetensors").stat().st_mtime_ns
+    one.start()
+    assert one.done()
+    assert (one.path / "tree.safetensors").stat().st_mtime_ns == before
+    other = task("row", tmp_path, "u-maze", 0, 1600, "upside", k_pol=10, probes=4, n_start=2)
+    with pytest.raises(UserError, match="other settings"):
+        other.start()
+
+
+def test_a_run_that_fails_does_not_lose_the_others(tmp_path):
+    good, bad = tiny(tmp_path, 1), tiny(tmp_path, 2)
+    good.start()
+    bad.start()
+    (bad.path / "config.json").write_text("{")
+    outcome = {t.path.name: reason for t, reason in executor.local([bad, good], 2)}
+    assert outcome[good.path.name] == ""
+    assert "config.json" in outcome[bad.path.name]
+
+
+def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, capfd):
+    command = ["reproduce", "coverage-mazes", "--output", str(tmp_path), "--rows", "random"]
+    command += ["--seeds", "0", "1", "--interactions", "4000", "--workers", "2"]
+    assert cli.main(command) == 0
+    out = capfd.readouterr().out
+    assert "29.17 ± 0.57" in out, "the paper's figure stands beside ours"
+    data = json.loads((tmp_path / "coverage-mazes" / "table.json").read_text())
+    cell = data["table"]["random"]["bottleneck-maze"]
+    assert cell["seeds"] == [0, 1]
+    assert all(15 <= value <= 40 for value in cell["values"])
+    trees = sorted(tmp_path.rglob("tree.json"))
+    before = [tree.stat().st_mtime_ns for tree in trees]
+    assert cli.main(command) == 0
+    assert [tree.stat().st_mtime_ns for tree in trees] == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["coverage-maze"], "did you mean coverage-mazes"),
+        (["coverage-mazes", "--rows", "diyan-10"], "diayn-10"),
+        (["coverage-mazes", "--workers", "0"], "--workers 0"),
+        (["coverage-mazes", "--interactions", "0"], "0"),
+        (["--rows", "diayn-10"], "which?"),
+    ],
+)
+def test_mistakes_get_one_line_and_exit_code_2(words, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["reproduce", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.strip().splitlines()) == 1
+    assert not list(tmp_path.rglob("config.json"))
+
+
+def test_reproduce_alone_lists_what_it_knows():
+    done = subprocess.run(
+        [sys.executable, "-m", "upside.cli", "reproduce"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in tables.EXPERIMENTS:
+        assert name in done.stdout

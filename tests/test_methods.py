@@ -1,0 +1,190 @@
+"""Every declared method: a value that can be checked, saved and run, and does what its paper says."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from upside import envs, methods
+from upside.engine.discovery import Discovery
+from upside.engine.learning import _learn_prior
+from upside.engine.method import Method
+from upside.engine.train import rounds
+from upside.learners.td3 import TD3
+from upside.models import density, vqvae
+from upside.models.vqvae import VQVAE
+from upside.rewards import StateReward
+from upside.skills.growth import Child, Expansion, Fixed, Growth
+from upside.skills.plan import Plan
+from upside.types import Space, Trajectory, UserError
+
+BUDGET = 6000
+
+
+def quick(name: str) -> Method:
+    """The method with small numbers: the same code, a run of seconds."""
+    method = methods.get(name)
+    practice = dataclasses.replace(
+        method.practice, k_pol=10, k_initial=min(method.practice.k_initial, 100), replay_size=20_000
+    )
+    method = dataclasses.replace(method, practice=practice)
+    if isinstance(method.growth, Growth):
+        growth = dataclasses.replace(method.growth, eta=0.5, k_steps=2000)
+        return dataclasses.replace(method, growth=growth)
+    if isinstance(method.judge, VQVAE):
+        judge = dataclasses.replace(method.judge, steps_vqvae=200)
+        method = dataclasses.replace(method, judge=judge)
+    return dataclasses.replace(method, growth=Fixed(num_skills=3))
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_a_method_is_a_sound_value_that_survives_json(name):
+    method = methods.get(name)
+    method.check()
+    assert Method.from_json(method.to_json()) == method
+    names = [f.name for part in method.slots().values() for f in dataclasses.fields(part)]
+    assert len(names) == len(set(names)), "settings are named once across slots"
+
+
+@pytest.mark.parametrize("name", [m for m in methods.METHODS if not m.startswith("upside")])
+def test_every_method_runs_on_the_one_engine(name):
+    run = Discovery(envs.make("u-maze"), quick(name), 0, BUDGET)
+    events = list(rounds(run))
+    assert events[-1] in ("budget spent", "nothing left to expand")
+    assert run.counters.interactions <= BUDGET
+    assert (len(run.tree) == 1) == (name == "random")
+    depth = max(node.depth for node in run.tree.nodes)
+    assert depth == 0 if name == "random" else depth >= 1
+    if isinstance(run.method.growth, Fixed):
+        assert len(run.tree) == 1 + run.method.growth.num_skills
+
+
+def test_another_learner_is_one_word():
+    method = methods.get("diayn", "sac")
+    assert type(method.learner).__name__ == "SAC"
+    assert isinstance(methods.get("diayn", "td3").learner, TD3)
+    with pytest.raises(UserError, match="did you mean sac"):
+        methods.get("diayn", "sak")
+
+
+# ---------------------------------------------------------------- rewards of states (Table 1)
+
+EPISODES = Trajectory(
+    obs=jnp.zeros((2, 4, 1)),
+    action=jnp.zeros((2, 3, 1)),
+    terminated=jnp.zeros((2, 3), bool),
+    truncated=jnp.zeros((2, 3), bool),
+    features=jnp.arange(6.0).reshape(2, 3, 1),
+)
+
+
+def test_diayn_judges_every_state_and_vic_the_final_one():
+    plan = Plan(T=3, H=0)
+    everywhere, final = StateReward("all"), StateReward("final")
+    np.testing.assert_array_equal(everywhere.judged(plan, EPISODES), EPISODES.features)
+    np.testing.assert_array_equal(final.judged(plan, EPISODES)[..., 0], [[2.0], [5.0]])
+    assert (everywhere.count(plan), final.count(plan)) == (3, 1)
+    assert final.ends, "paid at its end, the skill's task ends there"
+    assert not everywhere.ends, "paid at every step, it is cut, not ended"
+
+
+def test_a_learned_prior_follows_discriminability():
+    """Two skills that overlap are told apart half the time: the third is worth sampling more often."""
+    x = Expansion(0, [Child(0), Child(1), Child(2)], [])
+    log_q = np.log([0.5, 0.5, 1.0])
+    for _ in range(200):
+        _learn_prior(x, log_q)
+    # ρ ∝ exp E[log q]: 1/4, 1/4, 1/2, kept as multiples of 1/3
+    np.testing.assert_allclose([c.rho / 3 for c in x.children], [0.25, 0.25, 0.5], rtol=1e-3)
+
+
+def test_a_density_is_the_share_of_recent_states_relative_to_uniform():
+    space = Space((0.0, 0.0), (2.0, 2.0), (2, 2))
+    states = np.float32([[[0.5, 0.5], [0.5, 0.5], [1.5, 0.5], [9.0, 9.0]]])
+    table = density.fit(space, states, np.int32([3]))
+    # three states counted, one pseudo-count a bucket: 3, 2 (x, y = 1.5, 0.5), 1, 1 of 7, times 4
+    np.testing.assert_allclose(np.exp(table[0]), np.array([3, 1, 2, 1]) / 7 * 4, rtol=1e-5)
+    assert density.cells(space, jnp.asarray([9.0, -9.0])) == 2, "outside counts to the edge"
+
+
+# ---------------------------------------------------------------- EDL's codes
+
+
+@pytest.fixture(scope="module")
+def codes():
+    """Ten codes of states spread over a square."""
+    states = np.random.default_rng(0).uniform(-1, 1, (4000, 2)).astype(np.float32)
+    return states, vqvae.train(VQVAE(steps_vqvae=3000), states, 10, np.random.default_rng(1))
+
+
+def test_the_vqvae_reconstructs_the_oracles_states_and_uses_its_codes(codes):
+    states, net = codes
+    used = np.bincount(net.nearest(net.encoder(jnp.asarray(states))), minlength=10) / len(states)
+    assert (used > 0.02).all(), used
+    # ten even cells of side 2/√10 have a variance of side²/12 = 0.033 a coordinate; nothing is 1/3
+    assert net.error(jnp.asarray(states)) < 0.06
+
+
+def test_a_code_is_paid_for_states_near_what_it_decodes_to():
+    config, env = VQVAE(steps_vqvae=1500), envs.make("u-maze")
+    center, scale = np.float32([25.0, 25.0]), np.float32([25.0, 25.0])
+    empty = config.init(6, center, scale, np.random.default_rng(0))
+    state = config.prepare(empty, env, 0.0, np.arange(2, 6), np.random.default_rng(0))
+    places = np.asarray(state.decoded)[2:] * 25 + 25
+    score = np.asarray(state.log_score(jnp.asarray(places, jnp.float32), jnp.ones(6, bool)))[:, 2:]
+    assert (score.argmax(1) == np.arange(4)).all()
+    np.testing.assert_allclose(np.diag(score), 0.0, atol=1e-4)
+    assert all(env.contains(place) for place in np.clip(places, 0.5, 49.5)) or len(places) == 4
+    moved = state.move(np.array([2, 3, 4, 5, 4, 5]))
+    np.testing.assert_array_equal(moved.codes[:2], state.codes[2:4])
+
+
+def test_edl_refuses_an_environment_without_an_oracle():
+    class Blind:
+        name = "blind"
+
+    config = VQVAE()
+    state = config.init(
+        2, np.zeros(2, np.float32), np.ones(2, np.float32), np.random.default_rng(0)
+    )
+    with pytest.raises(UserError, match="oracle"):
+        config.prepare(state, Blind(), 0.0, np.arange(2), np.random.default_rng(0))  # type: ignore
+
+
+# ---------------------------------------------------------------- what each method shows
+
+
+def test_diayn_tells_few_skills_apart():
+    """Two skills in an open maze: discriminability near 1 (the paper's Fig. on N_Z, small N)."""
+    method = methods.get("diayn")
+    method = dataclasses.replace(method, growth=Fixed(2), plan=Plan(T=50, H=0))
+    run = Discovery(envs.make("wall-free-maze"), method, 0, 12_000)
+    list(rounds(run))
+    assert min(node.discriminability for node in run.tree.nodes[1:]) > 0.9
+
+
+def test_smm_visits_more_buckets_than_diayn_in_an_open_maze():
+    seen = {}
+    for name in ("diayn", "smm"):
+        method = methods.get(name)
+        practice = dataclasses.replace(method.practice, k_pol=50)
+        method = dataclasses.replace(
+            method, growth=Fixed(3), plan=Plan(T=100, H=0), practice=practice
+        )
+        run = Discovery(envs.make("wall-free-maze"), method, 0, 30_000)
+        list(rounds(run))
+        seen[name] = len(run.buckets)
+    assert seen["smm"] > seen["diayn"], seen
+
+
+def test_jax_is_the_only_random_source_that_matters():
+    """The same seed, the same skills, for a method with a learned prior (drawn on the host)."""
+    actors = []
+    for _ in range(2):
+        run = Discovery(envs.make("u-maze"), quick("vic"), 3, BUDGET)
+        list(rounds(run))
+        actors.append(jax.tree.leaves(run.arrays.bank))
+    for a, b in zip(*actors, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,127 @@
+"""What becomes of children: kept aside, dropped, or consolidated as nodes of the tree."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from upside.engine.discovery import Discovery
+from upside.engine.learning import judge, weights
+from upside.skills.growth import Child, Expansion
+
+SETTLING = 30  # times K_discr updates of the judge at the end of a run
+
+
+def keep(run: Discovery, x: Expansion) -> None:
+    """Remember the set that meets the constraint, before a policy is added to it."""
+    x.kept = [dataclasses.replace(c) for c in x.children]
+    arrays = run.arrays
+    run.set(
+        kept_actors=arrays.learners.actor,
+        kept_own=arrays.own.copy(),
+        kept_counts=arrays.own_counts.copy(),
+        kept_judge=arrays.judge,
+    )
+
+
+def restore(run: Discovery, x: Expansion) -> None:
+    """Back to the last set that met the constraint."""
+    learners = dataclasses.replace(run.arrays.learners, actor=run.arrays.kept_actors)
+    run.set(learners=learners, own=run.arrays.kept_own, own_counts=run.arrays.kept_counts)
+    lost = {c.slot for c in x.children} - {c.slot for c in x.kept}
+    _give_back(run, [c for c in x.children if c.slot in lost], x)
+    x.children, x.kept = x.kept, []
+
+
+def drop(run: Discovery, x: Expansion, child: Child) -> None:
+    """Remove a policy from the set in training."""
+    x.children.remove(child)
+    _give_back(run, [child], x)
+
+
+def _give_back(run: Discovery, children: list[Child], x: Expansion) -> None:
+    for child in children:
+        run.arrays.counts[run.capacity + child.slot] = 0
+        if child.claim is not None:
+            run.tree[x.node].tried.append(child.claim)
+
+
+def discriminabilities(run: Discovery, x: Expansion | None) -> np.ndarray:
+    """d(z) of every class on its state buffer, with the children of `x` as classes too."""
+    arrays = run.arrays
+    classes = (weights(run, x) > 0) & (arrays.counts > 0)
+    labels = np.arange(len(arrays.counts), dtype=np.int32)
+    d = run.programs.score(arrays.judge, arrays.buffers, arrays.counts, labels, classes)
+    return np.asarray(d)[:, 0]
+
+
+def drop_trespassers(run: Discovery, x: Expansion) -> None:
+    """Drop new policies until each has its target, and no node falls below it that was above without them."""
+    growth, k_discr = run.method.growth, run.method.judge.k_discr
+    before = discriminabilities(run, None)
+    while x.children:
+        judge(run, x, 3 * k_discr)
+        d = discriminabilities(run, x)
+        for child in x.children:
+            child.d = float(d[run.capacity + child.slot])
+        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.target < before[z]]
+        if not harmed and all(c.d > growth.target for c in x.children):
+            return
+        drop(run, x, min(x.children, key=lambda c: c.d))
+
+
+def consolidate(run: Discovery, x: Expansion) -> list[int]:
+    """The children become nodes of the tree, with the numbers that follow."""
+    while len(run.tree) + len(x.children) > run.capacity:
+        grow(run)
+    arrays = run.arrays
+    moved = np.arange(len(arrays.counts), dtype=np.int32)
+    new = []
+    for child in x.children:
+        node = run.tree.add(x.node, child.d, run.counters.interactions)
+        new.append(node)
+        count = int(arrays.own_counts[child.slot])
+        arrays.buffers[node], arrays.counts[node] = arrays.own[child.slot], count
+        arrays.counts[run.capacity + child.slot] = 0
+        moved[node] = run.capacity + child.slot
+        jax.tree.map(
+            lambda bank, actors, node=node, slot=child.slot: bank.__setitem__(
+                node, np.asarray(actors[slot])
+            ),
+            arrays.bank,
+            arrays.learners.actor,
+        )
+    run.set(judge=arrays.judge.move(moved))
+    run.expansion = None
+    return new
+
+
+def grow(run: Discovery) -> None:
+    """Double the room for policies. The only moment at which programs are compiled anew."""
+    old, n = run.capacity, run.method.growth.n_max
+
+    def more(leaf: np.ndarray) -> np.ndarray:
+        return np.concatenate([leaf, np.zeros_like(leaf[:old])])
+
+    def split(leaf: np.ndarray) -> np.ndarray:
+        """The children's rows stay last."""
+        return np.concatenate([leaf[:old], np.zeros_like(leaf[:old]), leaf[old:]])
+
+    arrays = run.arrays
+    run.set(
+        bank=jax.tree.map(more, arrays.bank),
+        probes=jax.tree.map(more, arrays.probes),
+        buffers=split(arrays.buffers),
+        counts=split(arrays.counts),
+        judge=arrays.judge.widen(old, 2 * old + n, run.rng()),
+        kept_judge=arrays.kept_judge.widen(old, 2 * old + n, run.rng()),
+    )
+    run.capacity = 2 * old
+
+
+def settle(run: Discovery) -> None:
+    """The tree is final: let the judge that is saved with it settle on all state buffers."""
+    if len(run.tree) > 1:
+        judge(run, Expansion(0, [], []), SETTLING * run.method.judge.k_discr)

@@ -1,0 +1,98 @@
+"""The root, and looking for free space around a node (`skills/freespace.py` says what that is)."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from upside.engine.collect import PROBE, RANDOM
+from upside.engine.discovery import Discovery, labels
+from upside.skills import freespace
+from upside.skills.gate import Gate
+
+
+def plant(run: Discovery) -> None:
+    """The root: a state buffer from the diffusing part around s_0, which also sets the scale."""
+    run.go_to(0)
+    if run.method.plan.H:
+        _diffuse_around_root(run)
+    judge = run.method.judge
+    prepared = judge.prepare(run.arrays.judge, run.env, run.radius, labels(run), run.rng())
+    run.set(judge=prepared)
+    if run.method.gate:
+        probe(run, run.method.gate, 0)
+
+
+def _diffuse_around_root(run: Discovery) -> None:
+    plan = run.method.plan
+    run.spend(plan.buffer_episodes, 0, plan.H)
+    episodes = run.programs.collect(
+        plan.buffer_episodes,
+        run.arrays.learners.actor,
+        run.starts,
+        np.int32(RANDOM),
+        np.float32(0),
+        run.key(),
+    )
+    # A diffusing part is H uniformly random steps: the first H of a random episode.
+    around = np.asarray(episodes.features[0, :, : plan.H]).reshape(-1, len(run.env.space.low))
+    run.arrays.buffers[0], run.arrays.counts[0] = around, len(around)
+    run.radius = run.reach = freespace.radius(around)
+
+
+def probe(run: Discovery, gate: Gate, node: int) -> None:
+    """Look for free space around `node`, where `go_to` left us; kept for its expansion."""
+    wanted, done = gate.probes, 0
+    while done < wanted:
+        wants = run.spread(wanted - done)
+        got = run.episodes(node, wants, PROBE, 0.0)
+        taken = np.arange(got.action.shape[1]) < wants[:, None]
+        for store, new in zip(run.arrays.probes, got, strict=True):
+            store[node, done : done + wants.sum()] = np.asarray(new)[taken]
+        done += int(wants.sum())
+
+
+def measure(run: Discovery) -> None:
+    """How far is every probe's diffusing part from what is consolidated?"""
+    n = len(run.tree)
+    taken = run.arrays.buffers[:n].reshape(-1, run.arrays.buffers.shape[-1])
+    states = np.asarray(run.arrays.probes.features[:n, :, run.method.plan.T :])
+    run.clearances = freespace.clearance(states, taken)
+
+
+def claims(run: Discovery, gate: Gate, node: int) -> list[int]:
+    """Free probes of `node` that are free of one another, without those tried too often in vain."""
+    if not run.method.plan.fits(run.tree[node].depth):
+        return []
+    states = np.asarray(run.arrays.probes.features[node, :, run.method.plan.T :])
+    gaps = np.where(_tries(run, gate, node)[:, None] < gate.tries, run.clearances[node], 0.0)
+    n_max = run.method.growth.n_max
+    return freespace.mutually_free(states, gaps, run.reach, gate.free_share, n_max)
+
+
+def gain(run: Discovery, gate: Gate, node: int) -> float:
+    """Free space that `node`'s claims would take, per interaction; half for every time one was in vain."""
+    free = claims(run, gate, node)
+    space = np.minimum(run.clearances[node, free].mean(-1), 3 * run.radius)
+    worth = float(np.sum(space * 0.5 ** _tries(run, gate, node)[free]))
+    return worth / (run.prefix(node) + run.method.plan.steps)
+
+
+def _tries(run: Discovery, gate: Gate, node: int) -> np.ndarray:
+    """How often each probe of `node` was claimed in vain."""
+    return np.bincount(run.tree[node].tried, minlength=gate.probes)
+
+
+def remember(run: Discovery, gate: Gate, node: int) -> None:
+    """A node's probes are the first data of its expansion."""
+    probes = jax.tree.map(lambda leaf: leaf[node], run.arrays.probes)
+    n, each = run.method.growth.n_max, run.method.plan.buffer_episodes
+    for first in range(0, gate.probes, n * each):
+        wants = run.spread(gate.probes - first)
+
+        def pad(leaf: np.ndarray, first: int = first, wants: np.ndarray = wants) -> np.ndarray:
+            out = np.zeros((n, each, *leaf.shape[1:]), leaf.dtype)
+            out[np.arange(each) < wants[:, None]] = leaf[first : first + wants.sum()]
+            return out
+
+        run.remember(jax.tree.map(pad, probes), wants)

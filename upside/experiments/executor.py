@@ -1,0 +1,55 @@
+"""Who computes the runs: processes on this machine, or a Ray cluster.
+
+Both take tasks and yield each with what went wrong (nothing, if all is well). Scheduling, retries
+after a lost machine and placement are Ray's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from upside.experiments.tasks import Task, perform
+from upside.types import UserError
+
+
+def local(tasks: list[Task], workers: int) -> Iterator[tuple[Task, str]]:
+    """A process for each run, `workers` at a time: one that is killed takes no other with it."""
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = {pool.submit(perform, task.command()): task for task in tasks}
+        try:
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True, wait=False)
+            raise
+
+
+def ray(tasks: list[Task], address: str) -> Iterator[tuple[Task, str]]:
+    """Tasks of a Ray cluster, one core each; `auto` starts one here if there is none.
+
+    The run directories must be on storage that all machines share. A task whose machine is lost is
+    given to another one, where it continues from its run directory.
+    """
+    try:
+        import ray as cluster
+    except ImportError:
+        raise UserError("--ray needs Ray: pip install 'upside[ray]'") from None
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+    try:
+        cluster.init(**({} if address == "auto" else {"address": address}), **options)
+    except ConnectionError as error:
+        raise UserError(f"--ray {address}: {error}") from None
+    remote = cluster.remote(num_cpus=1, max_retries=-1)(perform)
+    try:
+        waiting = {remote.remote(task.command()): task for task in tasks}
+        while waiting:
+            (done,), _ = cluster.wait(list(waiting), num_returns=1)
+            task = waiting.pop(done)
+            try:
+                yield task, cluster.get(done)
+            except cluster.exceptions.RayError as error:
+                yield task, str(error).splitlines()[0]
+    finally:
+        cluster.shutdown()

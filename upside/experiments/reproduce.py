@@ -1,0 +1,115 @@
+"""`upside reproduce NAME`: every run of a table, then the table; interrupted, it goes on where it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from upside.experiments import executor, tables
+from upside.experiments.tasks import Task
+from upside.runs import RunDirectory
+from upside.types import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduce:
+    """Which part of a table, where, and by whom."""
+
+    output: Path = Path("reproduction")
+    """Where run directories and the table are written; a second call goes on from there."""
+    rows: tuple[str, ...] = ()
+    """Only these rows."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of every row."""
+    interactions: int | None = None
+    """Budget of every run (default: the paper's, 1e7 for baselines and 1e6 for UPSIDE)."""
+    workers: int = os.cpu_count() or 1
+    """Runs at a time, one core each."""
+    ray: str | None = None
+    """Address of a Ray cluster to run on instead; 'auto' starts one here."""
+
+    def check(self) -> None:
+        """Refuse what cannot work, before any work."""
+        if self.workers < 1:
+            raise UserError(f"--workers {self.workers} is less than 1: give at least 1")
+        if not self.seeds:
+            raise UserError("--seeds is empty: give at least one")
+
+
+def reproduce(name: str, options: Reproduce) -> int:
+    """Do what is left to do, say what failed, show the table of what is done."""
+    options.check()
+    experiment = tables.get(name)
+    where = options.output / name
+    every = tables.tasks(
+        experiment, where, list(options.rows), list(options.seeds), options.interactions
+    )
+    for task in every:
+        task.start()
+    left = [task for task in every if not task.done()]
+    failed = _run(every, left, options)
+    for task, reason in failed.items():
+        print(f"failed: {task.path.name}: {reason} (it is continued by the next call)")
+    done = [task for task in every if task.done()]
+    if done:
+        data = tables.results(name, done)
+        with RunDirectory(where).writing():
+            (where / "table.json").write_text(json.dumps(data, indent=1) + "\n")
+            (where / "table.md").write_text(tables.markdown(data))
+        print(tables.markdown(data))
+        print(f"table: {where / 'table.md'}")
+    return 1 if failed else 0
+
+
+def _run(every: list[Task], left: list[Task], options: Reproduce) -> dict[Task, str]:
+    failed: dict[Task, str] = {}
+    work = executor.ray(left, options.ray) if options.ray else executor.local(left, options.workers)
+    with _display(every, left):
+        for task, reason in work:
+            if reason:
+                failed[task] = reason
+    return failed
+
+
+class _display:
+    """How far all runs are: a line for each that is under way, in a terminal only."""
+
+    def __init__(self, every: list[Task], left: list[Task]):
+        self.every, self.left = every, left
+        self.live = Live(console=Console(), refresh_per_second=1, transient=True)
+        self.ended = threading.Event()
+
+    def __enter__(self) -> None:
+        if self.live.console.is_terminal:
+            self.live.start()
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.live.stop()
+
+    def _watch(self) -> None:
+        while not self.ended.wait(1.0):
+            self.live.update(self._table())
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        done = sum(task.done() for task in self.left) + len(self.every) - len(self.left)
+        table.add_row("runs", f"{done} of {len(self.every)} done")
+        for name, share in self._under_way():
+            table.add_row(name, f"{share:.0%}")
+        return table
+
+    def _under_way(self) -> Iterator[tuple[str, float]]:
+        for task in self.left:
+            share = task.progress()
+            if share and not task.done():
+                yield task.path.name, share

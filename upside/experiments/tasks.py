@@ -1,0 +1,95 @@
+"""A run as a task: what it is, whether it is done, and how to do or continue it.
+
+A task is done when its run directory says that the run has ended. Whoever is interrupted starts
+again where the run directory was left, so a reproduction resumes run by run and inside runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from upside import methods, runs
+from upside.runs import Config, RunDirectory
+from upside.types import UserError, unknown
+
+ENVIRONMENT = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+"""One core a run: as many runs as there are cores share them without getting in each other's way."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One run of one row of a table."""
+
+    name: str
+    path: Path
+    config: Config
+
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        tree = self.path / "tree.json"
+        try:
+            return json.loads(tree.read_text())["summary"]["ended"] != "running"
+        except (OSError, ValueError, KeyError):
+            return False
+
+    def progress(self) -> float:
+        """Share of the budget that is spent, by the last line of metrics."""
+        try:
+            with (self.path / "metrics.jsonl").open("rb") as file:
+                file.seek(0, 2)
+                file.seek(max(0, file.tell() - 4000))
+                last = json.loads(file.read().splitlines()[-1])
+            return min(1.0, last["interactions"] / self.config.max_interactions)
+        except (OSError, ValueError, IndexError, KeyError):
+            return 0.0
+
+    def start(self) -> None:
+        """Make the run directory, unless there is one; it must hold this very configuration."""
+        if (self.path / "config.json").is_file():
+            found = RunDirectory.open(self.path).config()
+            if found != self.config:
+                raise UserError(
+                    f"{self.path} holds a run of another version or with other settings: "
+                    "give another --output, or remove it"
+                )
+        else:
+            RunDirectory.create(self.path, self.config)
+
+    def command(self) -> list[str]:
+        """What does or continues it, in a process of its own."""
+        resume = [sys.executable, "-m", "upside.cli", "resume", str(self.path.absolute())]
+        return [*resume, "--no-figures"]
+
+
+def perform(command: list[str]) -> str:
+    """Run a task's command; returns what went wrong, or nothing."""
+    import os
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **ENVIRONMENT}, check=False
+    )
+    if not done.returncode:
+        return ""
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"ended with code {done.returncode}"
+
+
+def task(
+    name: str, where: Path, env: str, seed: int, interactions: int, method: str, **settings: Any
+) -> Task:
+    """The run of a row: a method with some settings on an environment."""
+    value = methods.get(method, settings.pop("learner", None))
+    for slot, part in value.slots().items():
+        mine = {
+            f.name: settings.pop(f.name) for f in dataclasses.fields(part) if f.name in settings
+        }
+        value = dataclasses.replace(value, **{slot: dataclasses.replace(part, **mine)})
+    if settings:
+        raise unknown("setting", next(iter(settings)), value.settings())
+    config = runs.configure(method, value, env, seed, interactions)
+    return Task(name, where / f"{name}-{env}-{seed}", config)

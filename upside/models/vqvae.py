@@ -1,0 +1,219 @@
+"""EDL's judge (Campos et al., 2020): a VQ-VAE on states of an oracle, fixed before skills are learnt.
+
+Only what skills need is kept: each code, and the state its decoder makes of it. q(s | z) is a
+Gaussian around that state; the posterior over codes follows by Bayes' rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from upside.nets import MLP, adam, adam_state
+from upside.types import Environment, UserError, at_least
+
+CHUNK = 100  # steps per call of the compiled program
+LEAST_USED = 0.1  # of a fair share of the states: a code that has less is put elsewhere
+
+
+@dataclasses.dataclass(frozen=True)
+class VQVAE:
+    """The oracle's states as a few codes. The paper's ranges are those of App. C."""
+
+    code_size: ClassVar[int] = 16
+    hidden_vqvae: int = 128
+    """Units in each of the two hidden layers of encoder and decoder (paper: 128)."""
+    beta: float = 0.25
+    """Weight of the commitment loss (paper: 0.25 or 0.5)."""
+    lr_vqvae: float = 1e-3
+    """Adam step size (paper: 1e-3 or 1e-4)."""
+    batch_vqvae: int = 256
+    """States per update (paper: 64 or 256)."""
+    steps_vqvae: int = 5000
+    """Updates (paper: 5000 epochs, until convergence)."""
+
+    consolidated_weight: ClassVar[float] = 1.0
+    keep_discriminator: ClassVar[bool] = True
+    jitter: ClassVar[float] = 0.0
+    k_discr: ClassVar[int] = 0
+    """Nothing is fitted to what skills do: the reward is stationary."""
+
+    def init(
+        self,
+        capacity: int,
+        center: Float[np.ndarray, " feat"],
+        scale: Float[np.ndarray, " feat"],
+        rng: np.random.Generator,
+    ) -> State:
+        """Room for `capacity` codes; `prepare` fills it."""
+        codes = np.zeros((capacity, self.code_size), np.float32)
+        decoded = np.zeros((capacity, center.size), np.float32)
+        return State(
+            codes=jnp.asarray(codes),
+            decoded=jnp.asarray(decoded),
+            variance=jnp.asarray(np.float32(1)),
+            center=jnp.asarray(center),
+            scale=jnp.asarray(scale),
+        )
+
+    def prepare(
+        self,
+        state: State,
+        env: Environment,
+        radius: float,
+        labels: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> State:
+        """Train on the oracle, one code for each of `labels`."""
+        oracle = getattr(env, "oracle", None)
+        if oracle is None:
+            raise UserError(f"EDL needs an oracle of states, which {env.name} does not have")
+        states = (oracle(rng, 20_000) - np.asarray(state.center)) / np.asarray(state.scale)
+        net = train(self, states.astype(np.float32), len(labels), rng)
+        codes, decoded = np.array(state.codes), np.array(state.decoded)
+        codes[labels], decoded[labels] = net.codes, np.asarray(net.decoder(net.codes))
+        error = jnp.asarray(np.float32(net.error(jnp.asarray(states, jnp.float32))))
+        where = lambda s: (s.codes, s.decoded, s.variance)  # noqa: E731
+        return eqx.tree_at(where, state, (jnp.asarray(codes), jnp.asarray(decoded), error))
+
+    def fit(
+        self,
+        state: State,
+        buffers: Any,
+        counts: Any,
+        weights: Any,
+        steps: Array,
+        blur: Array,
+        key: PRNGKeyArray,
+    ) -> State:
+        """The judge stays as it is."""
+        return state
+
+    def check(self) -> None:
+        at_least(self, 1, "hidden_vqvae", "batch_vqvae", "steps_vqvae")
+        at_least(self, 0, "beta", "lr_vqvae")
+
+
+class State(eqx.Module):
+    """Codes and what they decode to, by class."""
+
+    codes: Float[Array, "capacity code"]
+    decoded: Float[Array, "capacity feat"]
+    variance: Float[Array, ""]
+    """Mean squared error of the reconstruction: how far a code's states lie around it."""
+    center: Float[Array, " feat"]
+    scale: Float[Array, " feat"]
+
+    def log_score(
+        self, features: Float[Array, "*batch feat"], classes: Bool[Array, " capacity"]
+    ) -> Float[Array, "*batch capacity"]:
+        """log q(s | z) up to constants: minus the squared distance to what z decodes to."""
+        gaps = ((features - self.center) / self.scale)[..., None, :] - self.decoded
+        return -jnp.sum(gaps**2, axis=-1)
+
+    def log_prob(
+        self, features: Float[Array, "*batch feat"], classes: Bool[Array, " capacity"]
+    ) -> Float[Array, "*batch capacity"]:
+        """log q(z | s) by Bayes' rule, with all codes equally likely."""
+        logits = 0.5 * self.log_score(features, classes) / self.variance
+        return jax.nn.log_softmax(jnp.where(classes, logits, -jnp.inf))
+
+    def move(self, source: Int[np.ndarray, " capacity"]) -> State:
+        """Class i becomes what class `source[i]` was."""
+        where = lambda s: (s.codes, s.decoded)  # noqa: E731
+        moved = (np.asarray(self.codes)[source], np.asarray(self.decoded)[source])
+        return eqx.tree_at(where, self, tuple(map(jnp.asarray, moved)))
+
+    def narrow(self, classes: int) -> State:
+        """Only the first classes: what is saved for use."""
+        where = lambda s: (s.codes, s.decoded)  # noqa: E731
+        first = (np.asarray(self.codes)[:classes], np.asarray(self.decoded)[:classes])
+        return eqx.tree_at(where, self, tuple(map(jnp.asarray, first)))
+
+    def widen(self, first: int, capacity: int, rng: np.random.Generator) -> State:
+        """Room for more classes before the children's, which stay last."""
+        new = capacity - len(self.codes)
+        where = lambda s: (s.codes, s.decoded)  # noqa: E731
+        more = [np.insert(np.asarray(x), [first] * new, 0.0, axis=0) for x in where(self)]
+        return eqx.tree_at(where, self, tuple(map(jnp.asarray, more)))
+
+    def renew(self, label: int, rng: np.random.Generator) -> State:
+        """A code outlives the skill that had it."""
+        return self
+
+    def code(self, label: int) -> np.ndarray:
+        """What tells a shared network which skill it is."""
+        return np.asarray(self.codes[label])
+
+
+class Net(eqx.Module):
+    """Encoder, code book, decoder."""
+
+    encoder: MLP
+    decoder: MLP
+    codes: Float[Array, "n code"]
+
+    def nearest(self, encoded: Float[Array, "b code"]) -> Int[Array, " b"]:
+        """The code nearest to each encoded state."""
+        gaps = jnp.sum((encoded[:, None] - self.codes) ** 2, axis=-1)
+        return jnp.argmin(gaps, axis=-1)
+
+    def error(self, states: Float[Array, "b feat"]) -> Float[Array, ""]:
+        """Mean squared error of the reconstruction, per feature."""
+        code = self.codes[self.nearest(self.encoder(states))]
+        return jnp.mean((self.decoder(code) - states) ** 2)
+
+
+def loss(net: Net, states: Float[Array, "b feat"], beta: float) -> Float[Array, ""]:
+    """van den Oord et al. (2017), Eq. 3: reconstruction (straight through), code book, commitment."""
+    encoded = net.encoder(states)
+    code = net.codes[net.nearest(encoded)]
+    through = encoded + jax.lax.stop_gradient(code - encoded)
+    reconstruction = jnp.mean(jnp.sum((net.decoder(through) - states) ** 2, axis=-1))
+    book = jnp.mean(jnp.sum((code - jax.lax.stop_gradient(encoded)) ** 2, axis=-1))
+    commitment = jnp.mean(jnp.sum((encoded - jax.lax.stop_gradient(code)) ** 2, axis=-1))
+    return reconstruction + book + beta * commitment
+
+
+def train(
+    config: VQVAE, states: Float[np.ndarray, "m feat"], n: int, rng: np.random.Generator
+) -> Net:
+    """Fit n codes. In the first half, a code that hardly any state uses is put where one is."""
+    feat, h = states.shape[1], config.hidden_vqvae
+    encoder = MLP((feat, h, h, config.code_size), rng)
+    decoder = MLP((config.code_size, h, h, feat), rng)
+    first = np.asarray(encoder(jnp.asarray(states[:n])))
+    net = Net(encoder, decoder, jnp.asarray(first))
+    opt: PyTree = adam_state(net)
+
+    @jax.jit
+    def chunk(net: Net, opt: PyTree, batches: Array) -> tuple[Net, PyTree]:
+        def one(carry: tuple, batch: Array) -> tuple[tuple, None]:
+            net, opt = carry
+            return adam(net, jax.grad(loss)(net, batch, config.beta), opt, config.lr_vqvae), None
+
+        return jax.lax.scan(one, (net, opt), batches)[0]
+
+    @jax.jit
+    def usage(net: Net, some: Array) -> tuple[Array, Array]:
+        encoded = net.encoder(some)
+        return jnp.bincount(net.nearest(encoded), length=n) / len(some), encoded
+
+    calls = -(-config.steps_vqvae // CHUNK)
+    for call in range(calls):
+        rows = rng.integers(len(states), size=(CHUNK, config.batch_vqvae))
+        net, opt = chunk(net, opt, jnp.asarray(states[rows]))
+        if call < calls // 2:
+            used, encoded = map(np.asarray, usage(net, jnp.asarray(states[:2000])))
+            codes = np.array(net.codes)
+            for idle in np.flatnonzero(used < LEAST_USED / n):
+                gaps = np.linalg.norm(encoded[:, None] - codes, axis=-1).min(-1)
+                codes[idle] = encoded[np.argmax(gaps)]
+            net = eqx.tree_at(lambda v: v.codes, net, jnp.asarray(codes))
+    return net
