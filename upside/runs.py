@@ -88,6 +88,7 @@ def configure(
     if cores < 1 or value.growth.n_max % cores:
         raise UserError(f"--cores {cores} must divide --n-max {value.growth.n_max}: try 1 or 2")
     environment = envs.make(env)
+    value.judge.suits(environment)
     layout = dataclasses.asdict(environment.layout) if isinstance(environment, Maze) else None
     return Config(method, value.to_json(), env, seed, max_interactions, cores, layout)
 

@@ -95,6 +95,8 @@ class Discovery:
         """How far the root's diffusing part reaches: the unit of distance."""
         self.reach = 0.0
         """How far from consolidated policies a state must be to count as free, at present."""
+        self.last_look = False
+        """Whether the gate has been relaxed as far as it may be, and nodes are probed for the last time."""
         self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
@@ -161,6 +163,7 @@ class Discovery:
             "buckets": sorted(self.buckets),
             "radius": self.radius,
             "reach": self.reach,
+            "last_look": self.last_look,
             "capacity": self.capacity,
             "starts_key": self.starts_key,
         }
@@ -187,7 +190,7 @@ class Discovery:
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
         run.radius, run.reach = state["radius"], state["reach"]
-        run.starts_key = state["starts_key"]
+        run.starts_key, run.last_look = state["starts_key"], state["last_look"]
         if run.expansion is not None:
             keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
             run.go_to(run.expansion.node)

@@ -61,11 +61,15 @@ def measure(run: Discovery) -> None:
 
 
 def claims(run: Discovery, gate: Gate, node: int) -> list[int]:
-    """Free probes of `node` that are free of one another, without those tried too often in vain."""
+    """Free probes of `node` that are free of one another, without those tried too often in vain.
+
+    Once the gate is relaxed, what is free is a gap between policies: worth one try.
+    """
     if not run.method.plan.fits(run.tree[node].depth):
         return []
+    tries = gate.tries if run.reach == run.radius else 1
     states = np.asarray(run.arrays.probes.features[node, :, run.method.plan.T :])
-    gaps = np.where(_tries(run, gate, node)[:, None] < gate.tries, run.clearances[node], 0.0)
+    gaps = np.where(_tries(run, gate, node)[:, None] < tries, run.clearances[node], 0.0)
     n_max = run.method.growth.n_max
     return freespace.mutually_free(states, gaps, run.reach, gate.free_share, n_max)
 

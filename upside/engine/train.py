@@ -74,11 +74,17 @@ def _best(run: Discovery, gate: Gate, gains: dict[int, float]) -> int:
 
 
 def _look_closer(run: Discovery, gate: Gate) -> bool:
-    """No node has a free probe: relax the gate, else probe a node anew; False if all this was done."""
+    """No node has a free probe: relax the gate, then probe nodes anew; False if all this was done.
+
+    New probes are for passages that none has found yet, so they face the gate as it was at first:
+    gaps between policies have had their tries.
+    """
     tree = run.tree
-    if gate.relax < 1 and run.reach * gate.relax >= gate.least_reach * run.radius:
-        run.reach *= gate.relax
+    closer = run.reach * gate.relax
+    if not run.last_look and gate.relax < 1 and closer >= gate.least_reach * run.radius:
+        run.reach = closer
         return True
+    run.last_look, run.reach = True, run.radius
     again = [z for z in range(len(tree)) if tree[z].reprobes < gate.reprobes]
     if again:
         z = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))

@@ -33,7 +33,7 @@ def policies(scene: Scene) -> Figure:
     total = "" if scene.reachable is None else f" of {int(scene.reachable.sum())}"
     found = f"{len(scene.covered[0])}{total} buckets covered"
     ax.set_title(f"{scene.name}\n{found}, {scene.size}", fontsize=11)
-    legend_below(figure, [*_policy_legend(), *ground_legend(scene)], columns=3)
+    legend_below(figure, [*_policy_legend(scene), *ground_legend(scene)], columns=3)
     return figure
 
 
@@ -52,17 +52,17 @@ def plot_policies(ax: Axes, scene: Scene, who: Iterable[int], dot: float, line: 
 
 
 def number_policies(ax: Axes, scene: Scene) -> None:
-    """The number of each policy, by which `run.rollout` knows it, in the middle of its diffusing part."""
+    """The number of each policy, by which `run.rollout` knows it, where its last part is."""
     from matplotlib.patheffects import withStroke
 
     for z in range(len(scene.run)):
-        x, y = scene.rollouts.diffusing[z].reshape(-1, 2).mean(axis=0)
+        x, y = scene.place(z)
         text = ax.text(x, y, str(z), fontsize=7, ha="center", va="center", zorder=12, clip_on=True)
         text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
         text.set_gid(f"number-{z}")
 
 
-def _policy_legend() -> list[Artist]:
+def _policy_legend(scene: Scene) -> list[Artist]:
     from matplotlib.lines import Line2D
 
     skill = Line2D(
@@ -70,7 +70,7 @@ def _policy_legend() -> list[Artist]:
     )
     dots = Line2D([], [], color=PALE, marker=".", ms=5, ls="", label="diffusing states")
     number = Line2D([], [], color="black", marker="$7$", ms=5, ls="", label="number of the policy")
-    return [skill, dots, number]
+    return [skill, *([dots] if scene.run.method.plan.H else []), number]
 
 
 def growth(scene: Scene) -> Figure:
@@ -94,7 +94,7 @@ def growth(scene: Scene) -> Figure:
         ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
         before = time
     figure.suptitle(f"{scene.name}: growth of the tree (bold: new since the frame before)")
-    legend_below(figure, [*_policy_legend()[:2], *ground_legend(scene)], columns=5)
+    legend_below(figure, [*_policy_legend(scene)[:-1], *ground_legend(scene)], columns=5)
     return figure
 
 

@@ -55,6 +55,11 @@ class Scene:
         diagonal = float(np.linalg.norm(np.subtract(space.high, space.low)))
         return colors.of_policies(self.skills[:, -1], diagonal)
 
+    def place(self, policy: int) -> Float[np.ndarray, " feat"]:
+        """Where a policy ends up: the middle of its diffusing part, or the end of its skill."""
+        states = self.rollouts.diffusing[policy].reshape(-1, self.dimension)
+        return states.mean(axis=0) if len(states) else self.skills[policy, -1]
+
     @functools.cached_property
     def covered(self) -> tuple[set[int], set[int]]:
         """Buckets covered by skills alone, and with diffusing parts."""

@@ -106,6 +106,9 @@ class Discriminator:
 
         return jax.lax.fori_loop(0, (steps + CHUNK - 1) // CHUNK, chunk, state)
 
+    def suits(self, env: Environment) -> None:
+        """Any environment does."""
+
     def check(self) -> None:
         at_least(self, 1, "hidden_discr", "batch_discr", "k_discr")
         at_least(self, 0, "lr_discr", "consolidated_weight", "jitter", "feature_scale")

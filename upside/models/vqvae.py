@@ -71,10 +71,8 @@ class VQVAE:
         rng: np.random.Generator,
     ) -> State:
         """Train on the oracle, one code for each of `labels`."""
-        oracle = getattr(env, "oracle", None)
-        if oracle is None:
-            raise UserError(f"EDL needs an oracle of states, which {env.name} does not have")
-        states = (oracle(rng, 20_000) - np.asarray(state.center)) / np.asarray(state.scale)
+        oracle: Any = env
+        states = (oracle.oracle(rng, 20_000) - np.asarray(state.center)) / np.asarray(state.scale)
         net = train(self, states.astype(np.float32), len(labels), rng)
         codes, decoded = np.array(state.codes), np.array(state.decoded)
         codes[labels], decoded[labels] = net.codes, np.asarray(net.decoder(net.codes))
@@ -94,6 +92,13 @@ class VQVAE:
     ) -> State:
         """The judge stays as it is."""
         return state
+
+    def suits(self, env: Environment) -> None:
+        """Refuse an environment that cannot be asked for its states."""
+        if not hasattr(env, "oracle"):
+            raise UserError(
+                f"EDL needs an oracle of states, which {env.name} does not have: try diayn"
+            )
 
     def check(self) -> None:
         at_least(self, 1, "hidden_vqvae", "batch_vqvae", "steps_vqvae")

@@ -21,13 +21,13 @@ class Gate:
     claim: bool = True
     """Each new policy claims a free probe: its class of the discriminator starts from that probe's states."""
     tries: int = 3
-    """How often a free probe may be claimed in vain before it is left alone."""
+    """How often a free probe may be claimed in vain before it is left alone; once, when the gate is relaxed."""
     relax: float = 0.8
     """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never."""
     least_reach: float = 0.5
     """The gate's distance is not relaxed below this share of the root's diffusing radius."""
     reprobes: int = 1
-    """How often nodes are probed again once no free space is known."""
+    """How often nodes are probed again, at the gate's first distance, once no free space is known."""
 
     def check(self) -> None:
         at_least(self, 1, "probes", "tries")
