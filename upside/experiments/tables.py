@@ -149,7 +149,7 @@ def results(
             reports = [report(t) for t in runs]
             paper = columns.get(row.paper, [None, None])[column]
             cell = {
-                **summary([r["buckets"] for r in reports]),
+                **summary([float(r["buckets"]) for r in reports]),
                 "seeds": [t.config.seed for t in runs],
                 "reachable": reports[0]["reachable"],
                 "policies": [r["policies"] for r in reports],

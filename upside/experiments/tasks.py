@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ class Task:
         """Make the run directory, unless there is one; it must hold this very configuration."""
         if (self.path / "config.json").is_file():
             found = RunDirectory.open(self.path).config()
-            if found != self.config:
+            if _plain(found) != _plain(self.config):
                 raise UserError(
                     f"{self.path} holds a run of another version or with other settings: "
                     "give another --output, or remove it"
@@ -66,10 +67,13 @@ class Task:
         return [*resume, "--no-figures"]
 
 
+def _plain(config: Config) -> dict[str, Any]:
+    """As it is written and read: lists instead of tuples."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
 def perform(command: list[str]) -> str:
     """Run a task's command; returns what went wrong, or nothing."""
-    import os
-
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **ENVIRONMENT}, check=False
     )
