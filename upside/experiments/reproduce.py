@@ -42,6 +42,8 @@ class Reproduce:
             raise UserError(f"--workers {self.workers} is less than 1: give at least 1")
         if not self.seeds:
             raise UserError("--seeds is empty: give at least one")
+        if self.interactions is not None and self.interactions < 1:
+            raise UserError(f"--interactions {self.interactions} is less than 1: try 1000000")
 
 
 def reproduce(name: str, options: Reproduce) -> int:

@@ -100,7 +100,7 @@ def tasks(
             where,
             env,
             seed,
-            interactions or row.interactions,
+            row.interactions if interactions is None else interactions,
             row.method,
             **row.settings,
         )
