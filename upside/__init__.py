@@ -10,7 +10,6 @@ run = upside.load("my-run")
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,15 +35,7 @@ def discover(
     """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`)."""
     from upside import methods, runs, session
 
-    value = methods.get(method, settings.pop("learner", None))
-    for slot, part in value.slots().items():
-        names = {f.name for f in dataclasses.fields(part)}
-        mine = {name: settings.pop(name) for name in list(settings) if name in names}
-        value = dataclasses.replace(value, **{slot: dataclasses.replace(part, **mine)})
-    if settings:
-        from upside.types import unknown
-
-        raise unknown("setting", next(iter(settings)), value.settings())
+    value = methods.get(method, settings.pop("learner", None)).replace(settings)
     config = runs.configure(method, value, env, seed, max_interactions, cores)
     return session.train(config, run_dir, overwrite)
 

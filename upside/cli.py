@@ -106,7 +106,7 @@ class Train:
     checkpoint_seconds: float = 5.0
     """Save the state this often; a kill costs at most as much work."""
     cores: int = 1
-    """Cores that share the skills in training; pays where many train at once (docs/method.md)."""
+    """Cores that share the skills in training; pays where many train at once (docs/research.md)."""
 
 
 TRAIN = "Discover skills. --learner td3 or sac puts another learner in the method's place for one."

@@ -22,7 +22,6 @@ def keep(run: Discovery, x: Expansion) -> None:
         kept_actors=arrays.learners.actor,
         kept_own=arrays.own.copy(),
         kept_counts=arrays.own_counts.copy(),
-        kept_judge=arrays.judge,
     )
 
 
@@ -116,7 +115,6 @@ def grow(run: Discovery) -> None:
         buffers=split(arrays.buffers),
         counts=split(arrays.counts),
         judge=arrays.judge.widen(old, 2 * old + n, run.rng()),
-        kept_judge=arrays.kept_judge.widen(old, 2 * old + n, run.rng()),
     )
     run.capacity = 2 * old
 

@@ -61,7 +61,6 @@ class Arrays(eqx.Module):
     kept_actors: Actor
     kept_own: np.ndarray
     kept_counts: np.ndarray
-    kept_judge: PyTree
 
 
 class Discovery:
@@ -139,7 +138,6 @@ class Discovery:
             kept_actors=learners.actor,
             kept_own=zeros(n, B, features),
             kept_counts=zeros(n, kind=np.int32),
-            kept_judge=judge,
         )
 
     def _replay_episodes(self) -> int:

@@ -15,7 +15,7 @@ from upside.skills.gate import Gate
 from upside.skills.growth import Fixed, Growth
 from upside.skills.plan import Plan
 from upside.skills.practice import Practice
-from upside.types import UserError, flag
+from upside.types import UserError, flag, unknown
 
 KINDS: dict[str, type] = {
     kind.__name__: kind
@@ -50,6 +50,17 @@ class Method:
     def settings(self) -> dict[str, Any]:
         """Every hyper-parameter by its name; names are unique across slots."""
         return {k: v for part in self.slots().values() for k, v in dataclasses.asdict(part).items()}
+
+    def replace(self, settings: dict[str, Any]) -> Method:
+        """The method with some hyper-parameters changed, each wherever its name belongs."""
+        left, method = dict(settings), self
+        for slot, part in self.slots().items():
+            names = [f.name for f in dataclasses.fields(part) if f.name in left]
+            changed = dataclasses.replace(part, **{name: left.pop(name) for name in names})
+            method = dataclasses.replace(method, **{slot: changed})
+        if left:
+            raise unknown("setting", next(iter(left)), self.settings())
+        return method
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Every slot with what fills it."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from upside import methods, runs
 from upside.runs import Config, RunDirectory
-from upside.types import UserError, unknown
+from upside.types import UserError
 
 ENVIRONMENT = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
 """One core a run: as many runs as there are cores share them without getting in each other's way."""
@@ -87,13 +87,6 @@ def task(
     name: str, where: Path, env: str, seed: int, interactions: int, method: str, **settings: Any
 ) -> Task:
     """The run of a row: a method with some settings on an environment."""
-    value = methods.get(method, settings.pop("learner", None))
-    for slot, part in value.slots().items():
-        mine = {
-            f.name: settings.pop(f.name) for f in dataclasses.fields(part) if f.name in settings
-        }
-        value = dataclasses.replace(value, **{slot: dataclasses.replace(part, **mine)})
-    if settings:
-        raise unknown("setting", next(iter(settings)), value.settings())
+    value = methods.get(method, settings.pop("learner", None)).replace(settings)
     config = runs.configure(method, value, env, seed, interactions)
     return Task(name, where / f"{name}-{env}-{seed}", config)

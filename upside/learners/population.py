@@ -83,11 +83,8 @@ class Distinct:
                     obs=(drawn.obs - center) / scale, next_obs=(drawn.next_obs - center) / scale
                 )
 
-            act = replay.action_size
-            state, age = practise(
-                learner, warmup, state, ages[at], replay, batches, act, chunks,
-                jax.random.fold_in(key, slots[at]),
-            )  # fmt: skip
+            own = jax.random.fold_in(key, slots[at])
+            state, age = practise(learner, warmup, state, ages[at], replay, batches, chunks, own)
             put = lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, at, 0)  # noqa: E731
             return jax.tree.map(put, learners, state), ages.at[at].set(age)
 
@@ -174,10 +171,8 @@ class Shared:
             return drawn._replace(obs=wide(drawn.obs), next_obs=wide(drawn.next_obs))
 
         chunks = number * ((updates + UPDATE_CHUNK - 1) // UPDATE_CHUNK)
-        act = replay.action_size
-        state, age = practise(
-            learner, warmup, state, jnp.max(ages), replay, batches, act, chunks, key
-        )
+        age = jnp.max(ages)
+        state, age = practise(learner, warmup, state, age, replay, batches, chunks, key)
         ages = jnp.where(training, age, ages)
         return SharedState(state, learners.codes, absorb(state.actor, learners.codes)), ages
 
@@ -208,7 +203,6 @@ def practise(
     age: Int[Array, ""],
     replay: replays.Replay,
     batches: Callable[[Array, Array], Any],
-    act: int,
     chunks: Int[Array, ""],
     key: PRNGKeyArray,
 ) -> tuple[PyTree, Int[Array, ""]]:
@@ -226,7 +220,7 @@ def practise(
     def chunk(i: Array, carry: tuple) -> tuple:
         where_key, whose_key, noise_key = jax.random.split(jax.random.fold_in(key, i), 3)
         where, whose = jax.random.uniform(where_key, shape), jax.random.uniform(whose_key, shape)
-        noise = jax.random.normal(noise_key, (*shape, learner.draws(act)))
+        noise = jax.random.normal(noise_key, (*shape, learner.draws(replay.action_size)))
         return jax.lax.scan(one, carry, (where, whose, noise))[0]
 
     return jax.lax.fori_loop(0, chunks, chunk, (state, age))
