@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-ray lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/upside train upside --env bottleneck-maze --seed 0 --max-interactions 150000 --run-dir runs/demo --overwrite
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest -n 2
+
+test-ray: $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[ray]'
+	$(BIN)/python -m pytest tests/test_ray.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check upside tests

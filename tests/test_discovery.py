@@ -129,6 +129,24 @@ def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(name, tmp_pat
     assert strip(map(json.loads, lines)) == strip(whole.history)
 
 
+def test_probes_of_a_node_leave_it_in_all_directions(finished):
+    """Low-discrepancy actions: every quadrant of actions is tried, at the start of every node's probes."""
+    run, _ = finished
+    first = run.arrays.probes.action[: len(run.tree), :, 0]
+    quadrants = (first > 0) @ np.array([1, 2])
+    for tried in quadrants:
+        assert set(tried.tolist()) == {0, 1, 2, 3}
+
+
+def test_around_its_states_a_policy_is_told_apart_less_surely_than_on_them(finished):
+    run, _ = finished
+    n = len(run.tree)
+    on, around = discriminabilities(run, None)[:n], discriminabilities(run, None, run.radius)[:n]
+    assert around.mean() < on.mean()
+    assert (around >= 0).all()
+    assert (around <= 1).all()
+
+
 def test_more_policies_than_the_capacity_double_it():
     run = discover("upside", seed=0, budget=20_000)
     run = Discovery(run.env, run.method, 0, 20_000, capacity=4)

@@ -7,17 +7,20 @@ import sys
 import numpy as np
 import pytest
 
-from upside import cli
-from upside.experiments import executor, tables
+from upside import cli, methods
+from upside.experiments import catalogue, executor, tables
 from upside.experiments.statistics import iqm, summary
 from upside.experiments.tasks import task
 from upside.types import UserError
 
 
-@pytest.mark.parametrize("name", tables.EXPERIMENTS)
+@pytest.mark.parametrize("name", catalogue.EXPERIMENTS)
 def test_every_row_can_be_run_and_names_a_row_of_the_paper(name, tmp_path):
-    experiment = tables.get(name)
-    assert len(tables.tasks(experiment, tmp_path)) == 6 * len(experiment.rows)
+    experiment = catalogue.get(name)
+    runs = len(experiment.rows) * len(experiment.envs) * len(experiment.seeds)
+    assert len(catalogue.tasks(name, tmp_path)) == runs
+    if not experiment.published:
+        return
     published = json.loads((tables.resources.files(tables.__package__) / "paper.json").read_text())
     rows = set(published[experiment.published]["rows"])
     assert {row.paper for row in experiment.rows.values()} == rows, "all of the paper's, no others"
@@ -34,6 +37,16 @@ def test_statistics_of_seeds():
     assert summary([3.0])["interval"] is None
     assert summary([3.0])["spread"] is None
     assert summary([5.0, 5.0, 5.0])["interval"] is None
+
+
+def test_candidates_differ_from_what_is_declared_in_one_setting_of_the_papers_ranges():
+    rows = catalogue.get("selection-mazes").rows
+    assert "diayn" in rows
+    for name, row in rows.items():
+        base = catalogue.CHOSEN[row.method]
+        changed = {k for k in row.settings if row.settings[k] != base.get(k)}
+        assert len(changed) == ("+" in name)
+        methods.get(row.method).replace(row.settings).check()
 
 
 def tiny(tmp_path, seed=0):
@@ -61,9 +74,9 @@ def test_a_run_that_fails_does_not_lose_the_others(tmp_path):
     good.start()
     bad.start()
     (bad.path / "config.json").write_text("{")
-    outcome = {t.path.name: reason for t, reason in executor.local([bad, good], 2)}
-    assert outcome[good.path.name] == ""
-    assert "config.json" in outcome[bad.path.name]
+    outcome = dict(executor.local([bad, good], 2))
+    assert outcome[good] == ""
+    assert "config.json" in outcome[bad]
 
 
 def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, capfd):
@@ -80,6 +93,30 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
     before = [tree.stat().st_mtime_ns for tree in trees]
     assert cli.main(command) == 0
     assert [tree.stat().st_mtime_ns for tree in trees] == before
+
+
+def test_figures_of_the_paper_show_runs_of_its_table(tmp_path, capfd):
+    common = ["--output", str(tmp_path), "--interactions", "6000", "--seeds", "0"]
+    for name in ("discriminability-diayn", "discriminator-maps", "policies-mazes"):
+        rows = ["diayn-10"]
+        assert cli.main(["reproduce", name, *common, "--rows", *rows]) == 0
+        assert (tmp_path / name / f"{name}.png").stat().st_size > 10_000
+    assert "picture" in capfd.readouterr().out
+    made = sorted(path.name for path in (tmp_path / "coverage-mazes").iterdir())
+    assert made == ["diayn-10-bottleneck-maze-0", "diayn-10-u-maze-0"], "each made once"
+
+
+def test_the_paper_selects_by_intrinsic_reward_or_by_the_number_of_policies(tmp_path, capfd):
+    rows = ["diayn", "diayn+sigma=0.1", "diayn-curr"]
+    command = ["reproduce", "selection-mazes", "--output", str(tmp_path), "--rows", *rows]
+    assert cli.main([*command, "--interactions", "6000"]) == 0
+    found = json.loads((tmp_path / "selection-mazes" / "selection.json").read_text())["methods"]
+    assert found["diayn"]["by"] == "intrinsic reward"
+    assert found["diayn-curr"]["by"] == "policies"
+    scores = found["diayn"]["scores"]
+    assert set(scores) == {"diayn", "diayn+sigma=0.1"}
+    assert scores[found["diayn"]["chosen"]] == max(scores.values())
+    assert max(scores.values()) < 200 * np.log(10), "200 steps of log q - log 1/10 at most"
 
 
 @pytest.mark.parametrize(
@@ -108,5 +145,5 @@ def test_reproduce_alone_lists_what_it_knows():
         text=True,
         check=True,
     )
-    for name in tables.EXPERIMENTS:
+    for name in catalogue.EXPERIMENTS:
         assert name in done.stdout

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +14,11 @@ from upside.engine.discovery import Discovery
 from upside.engine.learning import _learn_prior
 from upside.engine.method import Method
 from upside.engine.train import rounds
+from upside.learners import replay as replays
 from upside.learners.td3 import TD3
 from upside.models import density, vqvae
 from upside.models.vqvae import VQVAE
-from upside.rewards import StateReward
+from upside.rewards import DiffusingReward, Scores, StateReward
 from upside.skills.growth import Child, Expansion, Fixed, Growth
 from upside.skills.plan import Plan
 from upside.types import Space, Trajectory, UserError
@@ -71,6 +73,42 @@ def test_another_learner_is_one_word():
 
 
 # ---------------------------------------------------------------- rewards of states (Table 1)
+
+
+class Certain(eqx.Module):
+    """A judge that gives skill z the probability 1/2 everywhere."""
+
+    def log_score(self, features, classes):
+        return jnp.full((*features.shape[:-1], classes.size), jnp.log(0.5))
+
+    log_prob = log_score
+
+
+def scores(n):
+    some = np.zeros((n, 4, 1), np.float32)
+    log_rho = np.full(n, -np.log(n), np.float32)
+    return Scores(Certain(), np.ones(n, bool), np.arange(n), log_rho, some, np.full(n, 4))
+
+
+def test_an_episode_earns_the_sum_over_its_states_or_the_mean_over_its_diffusing_ones():
+    states, space = jnp.zeros((3, 2, 4, 1)), Space((0.0,), (1.0,), (2,))
+    earned = StateReward("all").total(Plan(T=4, H=0), space, states, scores(3))
+    # four states of log(1/2) - log(1/3) each
+    np.testing.assert_allclose(earned, np.full((3, 2), 4 * np.log(1.5)), rtol=1e-5)
+    diffusing = DiffusingReward().total(Plan(T=4, H=4), space, states, scores(3))
+    np.testing.assert_allclose(diffusing, np.full((3, 2), 0.5), rtol=1e-5)
+
+
+def test_a_reward_at_every_step_is_paid_as_an_average_one_at_the_end_in_full():
+    space, replay = Space((0.0,), (1.0,), (2,)), replays.init(2, 3, 3, 1, 1, 1)
+    for states, unit in (("all", 0.01), ("final", 1.0)):
+        paid = StateReward(states).relabel(Plan(T=3, H=0), space, replay, scores(2), 0.99)
+        reward, _ = np.asarray(paid.at(jnp.asarray([0]), jnp.asarray([2])))[0]
+        assert reward == pytest.approx(unit * np.log(0.5 / 0.5), abs=1e-6)
+        three = StateReward(states).relabel(Plan(T=3, H=0), space, replay, scores(3), 0.99)
+        reward, _ = np.asarray(three.at(jnp.asarray([0]), jnp.asarray([2])))[0]
+        assert reward == pytest.approx(unit * np.log(1.5), rel=1e-4)
+
 
 EPISODES = Trajectory(
     obs=jnp.zeros((2, 4, 1)),

@@ -126,6 +126,8 @@ CASES = {
         expansion(0.9, waiting=[4], direction="remove"),
         "accept",
     ),
+    # with freezing, what counts is a whole buffer, which is filled when a child is frozen
+    "one good episode": (dataclasses.replace(PAPER, freeze=True), expansion(0.9, 0.9), "continue"),
     # a class fitted on a claimed probe says nothing of the child's own states
     "not arrived": (PAPER, expansion(0.9, None, waiting=[4]), "continue"),
     "not arrived, budget spent": (PAPER, expansion(0.9, None, own_steps=100), "remove"),
@@ -142,9 +144,9 @@ def test_what_follows(case):
     assert (x.direction, x.waiting, x.own_steps) == (direction, waiting, own_steps)
 
 
-def moves(patience, *history, direction="start"):
+def moves(patience, *history, direction="start", smooth=1.0):
     """What is decided round after round, as the children's discriminabilities change."""
-    growth = dataclasses.replace(PAPER, patience=patience)
+    growth = dataclasses.replace(PAPER, patience=patience, smooth=smooth)
     x = expansion(*history[0], direction=direction)
     decided = []
     for d in history:
@@ -171,6 +173,12 @@ def test_progress_renews_the_patience_and_noise_does_not():
     # up and down below the best is not progress, nor is a hundredth above it
     assert moves(2, (0.3,), (0.2,), (0.3,)) == ["continue", "continue", "remove"]
     assert moves(2, (0.3,), (0.305,), (0.31,)) == ["continue", "continue", "remove"]
+
+
+def test_one_lucky_episode_does_not_set_the_mark_that_the_next_ones_must_beat():
+    lucky = [(0.1,), (0.79,), (0.4,), (0.5,), (0.6,), (0.7,)]
+    assert "remove" in moves(3, *lucky)
+    assert "remove" not in moves(3, *lucky, smooth=0.3)
 
 
 def test_a_child_that_satisfies_eta_need_not_progress():

@@ -352,21 +352,21 @@ def envs_(arguments: list[str]) -> None:
 
 
 def reproduce(arguments: list[str]) -> int:
-    """Repeat a table of the paper: upside reproduce [NAME] [--rows ...] [--seeds ...] [--workers N]."""
+    """Repeat a table or figure of the paper: upside reproduce [NAME] [--rows ...] [--seeds ...] [--workers N]."""
+    from upside.experiments import catalogue
     from upside.experiments import reproduce as reproductions
-    from upside.experiments import tables
 
     if not arguments or arguments[0].startswith("-"):
         if arguments and arguments[0] not in ("-h", "--help"):
             raise UserError(
-                f"which? upside reproduce NAME, one of: {', '.join(tables.EXPERIMENTS)}"
+                f"which? upside reproduce NAME, one of: {', '.join(catalogue.EXPERIMENTS)}"
             )
-        for name, entry in tables.EXPERIMENTS.items():
-            print(f"{name:<18} {entry.about}")
-            print(f"{'':<18} rows: {', '.join(entry.rows)}")
+        for name, entry in catalogue.EXPERIMENTS.items():
+            print(f"{name:<23} {entry.about}")
+            print(f"{'':<23} rows: {', '.join(entry.rows)}")
         return 0
     name = arguments[0]
-    tables.get(name)
+    catalogue.get(name)
     options = _parse(reproductions.Reproduce, f"reproduce {name}", arguments[1:])
     return reproductions.reproduce(name, options)
 

@@ -23,7 +23,7 @@ from upside.types import unknown
 UPSIDE = Method()
 """Our default: Alg. 2 with the free-space gate, claims, cheap rounds, freezing and giving up."""
 
-CONSTRAINED = Growth(margin=0.0, freeze=False, patience=0, check_consolidated=False)
+CONSTRAINED = Growth(margin=0.0, freeze=False, patience=0, check_consolidated=False, check_blur=0.0)
 """Alg. 2's node adaptation as App. B has it."""
 
 PAPER = Method(
@@ -60,7 +60,7 @@ DIAYN = Method(
 VIC = dataclasses.replace(DIAYN, reward=StateReward(states="final", prior="learned"))
 """Gregor et al. (2016): rewarded on the final state, ρ learned."""
 
-SMM = dataclasses.replace(DIAYN, reward=StateReward(states="all", novelty=0.1))
+SMM = dataclasses.replace(DIAYN, reward=StateReward(states="all", novelty=1.0))
 """Lee et al. (2019) as the paper has it: DIAYN and an exploration bonus from a multinomial over buckets."""
 
 EDL = dataclasses.replace(DIAYN, judge=VQVAE(), population=Shared())

@@ -70,12 +70,14 @@ class Lookup(eqx.Module):
     T: int = eqx.field(static=True)
     space: Space = eqx.field(static=True)
     reward: StateReward = eqx.field(static=True)
+    unit: float = eqx.field(static=True)
+    """What a reward is multiplied by."""
 
     def at(self, slot: Int[Array, "*#b"], index: Int[Array, "*b"]) -> Float[Array, "*b 2"]:
         episode, t = index // self.T, index % self.T
         final = self.reward.states == "final"
         features = self.judged[episode, 0 if final else t]
-        reward = self.reward.score(self, slot, features)
+        reward = self.unit * self.reward.score(self, slot, features)
         reward = jnp.where((t == self.T - 1) | (not final), reward, 0.0)
         return jnp.stack([reward, jnp.full_like(reward, -jnp.inf)], axis=-1)
 
@@ -110,6 +112,13 @@ class DiffusingReward:
         end = jnp.arange(plan.T) == plan.T - 1
         return jnp.where(end, jnp.mean(scores, axis=-1)[..., None], 0.0)
 
+    def total(
+        self, plan: Plan, space: Space, states: Float[Array, "n e J feat"], scores: Scores
+    ) -> Float[Array, "n e"]:
+        """What each episode of each skill earns, from its judged states."""
+        log_q = jax.vmap(lambda s, z: scores.judge.log_prob(s, scores.classes)[..., z])
+        return jnp.mean(jnp.exp(log_q(states, jnp.asarray(scores.labels))), axis=-1)
+
     def relabel(
         self, plan: Plan, space: Space, replay: Replay, scores: Scores, gamma: float
     ) -> Table:
@@ -134,7 +143,10 @@ class DiffusingReward:
 
 @dataclasses.dataclass(frozen=True)
 class StateReward:
-    """DIAYN, SMM, VIC, EDL: the states of the directed part are scored themselves."""
+    """DIAYN, SMM, VIC, EDL: the states of the directed part are scored themselves.
+
+    What is paid at every step is paid times 1 - γ, so that values are averages, not sums.
+    """
 
     states: Literal["all", "final"] = "all"
     """𝒥: every state of the skill (DIAYN) or its final one (VIC)."""
@@ -169,13 +181,29 @@ class StateReward:
             worth = worth - self.novelty * dense
         return worth
 
+    def total(
+        self, plan: Plan, space: Space, states: Float[Array, "n e J feat"], scores: Scores
+    ) -> Float[Array, "n e"]:
+        """What each episode of each skill earns: the sum over its judged states."""
+        known = self._lookup(plan, space, states.reshape(-1, *states.shape[2:]), scores, 1.0)
+        slots = jnp.broadcast_to(jnp.arange(states.shape[0])[:, None, None], states.shape[:-1])
+        return jnp.sum(self.score(known, slots, states), axis=-1)
+
     def relabel(
         self, plan: Plan, space: Space, replay: Replay, scores: Scores, gamma: float
+    ) -> Lookup:
+        # Summed over an endless task, a reward at every step makes values of 1 / (1 - γ) times its
+        # size. A critic needs so long to get there that the actor's tanh has saturated by then.
+        unit = 1.0 if self.ends else 1.0 - gamma
+        return self._lookup(plan, space, replay.judged, scores, unit)
+
+    def _lookup(
+        self, plan: Plan, space: Space, judged: Array, scores: Scores, unit: float
     ) -> Lookup:
         densities = jnp.zeros((scores.labels.size, 0))
         if self.novelty:
             densities = density.fit(space, scores.recent, scores.recent_counts)
-        return Lookup(scores, replay.judged, densities, plan.T, space, self)
+        return Lookup(scores, judged, densities, plan.T, space, self, unit)
 
     def check(self, plan: Plan) -> None:
         at_least(self, 0, "novelty")

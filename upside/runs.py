@@ -38,7 +38,7 @@ from upside.envs.maze import Maze
 from upside.types import Environment, UserError
 from upside.version import __version__
 
-FORMAT = 2
+FORMAT = 3
 """Version of the run directory's format; a newer one is refused."""
 KEPT = 2
 

@@ -129,6 +129,8 @@ def collect(
     uniform = jax.random.uniform(
         uniform_key, (*shape, plan.steps + 1, env.action_size), minval=-1.0, maxval=1.0
     )
+    spread = _spread(uniform[0, 0, 0], shape)
+    uniform = jnp.where(mode == PROBE, uniform.at[:, :, 0].set(spread), uniform)
     noise = sigma * jax.random.normal(normal_key, (*shape, plan.T, env.action_size))
     one = shape[0] * shape[1]
     starts = jax.tree.map(
@@ -143,3 +145,13 @@ def collect(
     run = lambda actor, *each: episode(env, plan, actor, each[0], mode, *each[1:])  # noqa: E731
     siblings = jax.vmap(jax.vmap(run, (None, 0, 0, 0, 0)))
     return siblings(actors, starts, uniform, noise, keys)
+
+
+def _spread(first: Array, shape: tuple[int, int]) -> Array:
+    d = first.size
+    phi = 2.0
+    for _ in range(40):
+        phi = (1 + phi) ** (1 / (d + 1))
+    step = phi ** -jnp.arange(1.0, d + 1)
+    index = jnp.arange(shape[0] * shape[1]).reshape(*shape, 1)
+    return ((first + 1) / 2 + index * step) % 1 * 2 - 1

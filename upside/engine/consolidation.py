@@ -11,6 +11,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.learning import judge, weights
 from upside.skills.growth import Child, Expansion
 
+COPIES = 8  # of every state, where it stands for its surroundings
 SETTLING = 30  # times K_discr updates of the judge at the end of a run
 
 
@@ -47,28 +48,36 @@ def _give_back(run: Discovery, children: list[Child], x: Expansion) -> None:
             run.tree[x.node].tried.append(child.claim)
 
 
-def discriminabilities(run: Discovery, x: Expansion | None) -> np.ndarray:
-    """d(z) of every class on its state buffer, with the children of `x` as classes too."""
-    arrays = run.arrays
+def discriminabilities(run: Discovery, x: Expansion | None, blur: float = 0.0) -> np.ndarray:
+    """d(z) of every class around the states of its buffer, with the children of `x` as classes too.
+
+    On the states themselves d is too high, since the judge was fitted on them. Copies of them with
+    Gaussian noise of scale `blur` stand in for states never seen, at no interaction.
+    """
+    arrays, copies = run.arrays, COPIES if blur else 1
     classes = (weights(run, x) > 0) & (arrays.counts > 0)
     labels = np.arange(len(arrays.counts), dtype=np.int32)
-    d = run.programs.score(arrays.judge, arrays.buffers, arrays.counts, labels, classes)
+    states = np.repeat(arrays.buffers, copies, axis=1)
+    if blur:
+        states += blur * run.rng().standard_normal(states.shape, np.float32)
+    counts = arrays.counts * np.int32(copies)
+    d = run.programs.score(arrays.judge, states, counts, labels, classes)
     return np.asarray(d)[:, 0]
 
 
 def drop_trespassers(run: Discovery, x: Expansion) -> None:
-    """Drop new policies until each has its target, and no node falls below it that was above without them."""
+    """Drop new policies until each satisfies η around its states, and no node falls below that did without them."""
     growth, k_discr = run.method.growth, run.method.judge.k_discr
-    before = discriminabilities(run, None)
+    blur = growth.check_blur * run.radius
+    before = discriminabilities(run, None, blur)
     while x.children:
         judge(run, x, 3 * k_discr)
-        d = discriminabilities(run, x)
-        for child in x.children:
-            child.d = float(d[run.capacity + child.slot])
-        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.target < before[z]]
-        if not harmed and all(c.d > growth.target for c in x.children):
+        d = discriminabilities(run, x, blur)
+        own = {child.slot: d[run.capacity + child.slot] for child in x.children}
+        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.eta < before[z]]
+        if not harmed and min(own.values()) > growth.eta:
             return
-        drop(run, x, min(x.children, key=lambda c: c.d))
+        drop(run, x, min(x.children, key=lambda c: own[c.slot]))
 
 
 def consolidate(run: Discovery, x: Expansion) -> list[int]:

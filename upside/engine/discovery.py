@@ -92,10 +92,10 @@ class Discovery:
         self.buckets: set[int] = set()
         self.radius = 0.0
         """How far the root's diffusing part reaches: the unit of distance."""
-        self.reach = 0.0
-        """How far from consolidated policies a state must be to count as free, at present."""
-        self.last_look = False
-        """Whether the gate has been relaxed as far as it may be, and nodes are probed for the last time."""
+        self.reach = method.gate.reach if method.gate else 0.0
+        """How far from consolidated policies a state must be to count as free at present, in radii."""
+        self.vain = 0
+        """Expansions in a row that kept no child since the gate was relaxed."""
         self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
@@ -148,6 +148,11 @@ class Discovery:
         episodes += 2 * growth.n_max * -(-practice.k_initial // plan.T)
         return min(episodes, max(1, practice.replay_size // plan.T))
 
+    @property
+    def relaxed(self) -> bool:
+        """Whether the gate was relaxed: free space at its first distance has been used up."""
+        return self.method.gate is not None and self.reach < self.method.gate.reach
+
     def set(self, **changes: Any) -> None:
         """Replace some of the arrays."""
         self.arrays = dataclasses.replace(self.arrays, **changes)
@@ -161,7 +166,7 @@ class Discovery:
             "buckets": sorted(self.buckets),
             "radius": self.radius,
             "reach": self.reach,
-            "last_look": self.last_look,
+            "vain": self.vain,
             "capacity": self.capacity,
             "starts_key": self.starts_key,
         }
@@ -188,7 +193,7 @@ class Discovery:
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
         run.radius, run.reach = state["radius"], state["reach"]
-        run.starts_key, run.last_look = state["starts_key"], state["last_look"]
+        run.starts_key, run.vain = state["starts_key"], state["vain"]
         if run.expansion is not None:
             keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
             run.go_to(run.expansion.node)

@@ -10,6 +10,7 @@ from upside.engine import probing
 from upside.engine.collect import POLICY, RANDOM
 from upside.engine.discovery import Discovery, labels
 from upside.rewards import Scores
+from upside.skills.gate import Gate
 from upside.skills.growth import Child, Expansion
 from upside.types import Trajectory
 
@@ -174,11 +175,10 @@ def judge(run: Discovery, x: Expansion, steps: int) -> None:
 
     A child in training is scored on its newest episodes, a frozen one on its whole buffer.
     """
-    growth, practice, arrays = run.method.growth, run.method.practice, run.arrays
+    growth, arrays = run.method.growth, run.arrays
     _place(run, x)
-    newest = (practice.fresh or practice.rollouts) * run.method.reward.count(run.method.plan)
     frozen = x.slots([c for c in x.children if c.frozen], growth.n_max)
-    scored = np.where(frozen, arrays.own_counts, np.minimum(arrays.own_counts, newest))
+    scored = np.where(frozen, arrays.own_counts, np.minimum(arrays.own_counts, _newest(run)))
     fitted, d = run.programs.judge(
         arrays.judge,
         arrays.buffers,
@@ -197,6 +197,21 @@ def judge(run: Discovery, x: Expansion, steps: int) -> None:
         child.d = float(values[child.slot, 0])
     if run.method.reward.prior == "learned" and x.children:
         _learn_prior(x, values[:, 1])
+
+
+def arrive(run: Discovery, x: Expansion, gate: Gate) -> None:
+    """A policy whose newest states are mostly its claim's is there: its class is now fitted on states of its own."""
+    for child in x.children:
+        if not child.arrived and child.d > gate.arrive:
+            child.arrived = True
+            counts = run.arrays.own_counts
+            counts[child.slot] = min(counts[child.slot], _newest(run))
+
+
+def _newest(run: Discovery) -> int:
+    """Judged states of a child's newest episodes, before which it was another policy."""
+    practice = run.method.practice
+    return (practice.fresh or practice.rollouts) * run.method.reward.count(run.method.plan)
 
 
 def _learn_prior(x: Expansion, log_q: np.ndarray, rate: float = 0.1) -> None:

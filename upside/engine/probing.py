@@ -24,8 +24,8 @@ def plant(run: Discovery) -> None:
 
 
 def _diffuse_around_root(run: Discovery) -> None:
-    plan = run.method.plan
-    run.spend(plan.buffer_episodes, 0, plan.H)
+    plan, width = run.method.plan, run.method.growth.n_max * run.method.plan.buffer_episodes
+    run.spend(width, 0, plan.H)
     episodes = run.programs.collect(
         plan.buffer_episodes,
         run.arrays.learners.actor,
@@ -35,9 +35,11 @@ def _diffuse_around_root(run: Discovery) -> None:
         run.key(),
     )
     # A diffusing part is H uniformly random steps: the first H of a random episode.
-    around = np.asarray(episodes.features[0, :, : plan.H]).reshape(-1, len(run.env.space.low))
-    run.arrays.buffers[0], run.arrays.counts[0] = around, len(around)
-    run.radius = run.reach = freespace.radius(around)
+    around = np.asarray(episodes.features[..., : plan.H, :])
+    first = around[0].reshape(-1, around.shape[-1])
+    run.arrays.buffers[0], run.arrays.counts[0] = first, len(first)
+    # The unit of distance decides much and costs little: more episodes than a state buffer has.
+    run.radius = freespace.radius(around.reshape(-1, around.shape[-1]))
 
 
 def probe(run: Discovery, gate: Gate, node: int) -> None:
@@ -63,22 +65,26 @@ def measure(run: Discovery) -> None:
 def claims(run: Discovery, gate: Gate, node: int) -> list[int]:
     """Free probes of `node` that are free of one another, without those tried too often in vain.
 
-    Once the gate is relaxed, what is free is a gap between policies: worth one try.
+    At the gate's first distance what is free is new ground, worth several tries; once the gate is
+    relaxed, it is a gap between policies, worth one.
     """
     if not run.method.plan.fits(run.tree[node].depth):
         return []
-    tries = gate.tries if run.reach == run.radius else 1
+    left = _tries(run, gate, node) < (1 if run.relaxed else gate.tries)
     states = np.asarray(run.arrays.probes.features[node, :, run.method.plan.T :])
-    gaps = np.where(_tries(run, gate, node)[:, None] < tries, run.clearances[node], 0.0)
-    n_max = run.method.growth.n_max
-    return freespace.mutually_free(states, gaps, run.reach, gate.free_share, n_max)
+    gaps, distance = np.where(left[:, None], run.clearances[node], 0.0), run.reach * run.radius
+    return freespace.mutually_free(states, gaps, distance, gate.free_share, run.method.growth.n_max)
 
 
 def gain(run: Discovery, gate: Gate, node: int) -> float:
-    """Free space that `node`'s claims would take, per interaction; half for every time one was in vain."""
+    """Space beyond the gate's distance that `node`'s claims would take, per interaction.
+
+    Half for every time one was in vain. More than two radii beyond it make no difference.
+    """
     free = claims(run, gate, node)
-    space = np.minimum(run.clearances[node, free].mean(-1), 3 * run.radius)
-    worth = float(np.sum(space * 0.5 ** _tries(run, gate, node)[free]))
+    space = run.clearances[node, free].mean(-1) - run.reach * run.radius
+    beyond = np.clip(space, 0.01 * run.radius, 2 * run.radius)
+    worth = float(np.sum(beyond * 0.5 ** _tries(run, gate, node)[free]))
     return worth / (run.prefix(node) + run.method.plan.steps)
 
 

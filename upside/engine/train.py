@@ -15,6 +15,7 @@ from upside.skills.gate import Gate
 from upside.skills.growth import Child, Expansion
 
 FIRST_LOOK = 3  # noise-free episodes of a skill that looks good, before the rest of its buffer
+DOUBT = 0.1, 0.05  # how far below its target d may be after the first look, and before a fit
 
 
 def rounds(run: Discovery) -> Iterator[str]:
@@ -52,7 +53,7 @@ def _next(run: Discovery) -> bool:
         probing.measure(run)
         gains = {z: probing.gain(run, gate, z) for z in nodes}
         best = _best(run, gate, gains)
-        if gains[best] > 0:
+        if gains[best] > 0 and run.vain < gate.give_up:
             learning.begin(run, best, probing.claims(run, gate, best))
             return True
         if not _look_closer(run, gate):
@@ -74,25 +75,24 @@ def _best(run: Discovery, gate: Gate, gains: dict[int, float]) -> int:
 
 
 def _look_closer(run: Discovery, gate: Gate) -> bool:
-    """No node has a free probe: relax the gate, then probe nodes anew; False if all this was done.
+    """No node has a free probe: probe nodes anew, then relax the gate; False if there is nothing left to try.
 
-    New probes are for passages that none has found yet, so they face the gate as it was at first:
-    gaps between policies have had their tries.
+    First for passages that no probe has found, which lead to more than gaps between policies do.
     """
     tree = run.tree
-    closer = run.reach * gate.relax
-    if not run.last_look and gate.relax < 1 and closer >= gate.least_reach * run.radius:
-        run.reach = closer
-        return True
-    run.last_look, run.reach = True, run.radius
     again = [z for z in range(len(tree)) if tree[z].reprobes < gate.reprobes]
-    if again:
-        z = min(again, key=lambda z: (tree[z].reprobes, tree[z].depth))
-        tree[z].reprobes += 1
-        tree[z].tried.clear()
-        run.go_to(z)
-        probing.probe(run, gate, z)
-    return bool(again)
+    if again and not run.relaxed:
+        for z in sorted(again, key=lambda z: tree[z].depth):
+            run.go_to(z)
+            probing.probe(run, gate, z)
+            tree[z].reprobes += 1
+            tree[z].tried.clear()
+        return True
+    closer = run.reach * gate.relax
+    if closer >= run.reach or closer < gate.least_reach or run.vain >= gate.give_up:
+        return False
+    run.reach = closer
+    return True
 
 
 # -------------------------------------------------------------------- how many policies
@@ -123,6 +123,7 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
             break
         yield _evaluate(run, x)
     new = _finish(run, x)
+    run.vain = run.vain + 1 if run.relaxed and not new else 0
     for node in new:
         run.go_to(node)
         if gate:
@@ -132,7 +133,9 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
 
 def _turn(run: Discovery, x: Expansion, direction: Literal["add", "remove"]) -> None:
     """A new call of POLICYLEARNING, with one policy more or less."""
-    x.direction, x.own_steps = direction, 0
+    x.direction = direction
+    if run.method.growth.k_steps_of == "call":
+        x.own_steps = 0
     if not run.method.judge.keep_discriminator:
         run.new_judge()
 
@@ -144,6 +147,8 @@ def _evaluate(run: Discovery, x: Expansion) -> str:
     growth = run.method.growth
     learning.observe(run, x, [c for c in x.children if not c.frozen], run.method.practice.fresh)
     learning.judge(run, x, run.method.judge.k_discr)
+    if run.method.gate is not None:
+        learning.arrive(run, x, run.method.gate)
     if growth.freeze:
         _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.target])
     return "round"
@@ -153,16 +158,18 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
     """Freeze the skills that look good and fill their state buffers; those that no longer do go on training.
 
     The buffer is filled in two steps, since most of what looks good by chance fails the first.
+    Until the judge has been fitted on the new states, d may be a little lower than it has to be.
     """
     growth, k_discr = run.method.growth, run.method.judge.k_discr
     for child in passed:
         child.frozen = True
         run.arrays.own_counts[child.slot] = 0
-    for episodes in (FIRST_LOOK, run.method.plan.buffer_episodes - FIRST_LOOK):
+    looks = (FIRST_LOOK, run.method.plan.buffer_episodes - FIRST_LOOK)
+    for episodes, doubt in zip(looks, DOUBT, strict=True):
         learning.observe(run, x, [c for c in passed if c.frozen], episodes)
         learning.judge(run, x, 0)
         for child in passed:
-            child.frozen = child.frozen and child.d > growth.target
+            child.frozen = child.frozen and child.d > growth.target - doubt
     for child in passed:
         child.arrived = child.arrived or child.frozen
     if any(c.frozen for c in passed):
@@ -177,7 +184,7 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
 def _finish(run: Discovery, x: Expansion) -> list[int]:
     """Line 18: the η-discriminable children become nodes; with `check_consolidated`, only if no old node suffers."""
     growth = run.method.growth
-    for child in [c for c in x.children if c.d <= growth.target or not c.arrived]:
+    for child in [c for c in x.children if not growth.keeps(c)]:
         consolidation.drop(run, x, child)
     if growth.check_consolidated and x.children:
         consolidation.drop_trespassers(run, x)

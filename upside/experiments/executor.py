@@ -6,18 +6,19 @@ after a lost machine and placement are Ray's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from upside.experiments.tasks import Task, perform
+from upside.experiments.tasks import ENVIRONMENT, Task, perform, perform_here
 from upside.types import UserError
 
 
 def local(tasks: list[Task], workers: int) -> Iterator[tuple[Task, str]]:
     """A process for each run, `workers` at a time: one that is killed takes no other with it."""
     with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(perform, task.command()): task for task in tasks}
+        waiting = {pool.submit(perform, task.words()): task for task in tasks}
         try:
             for done in as_completed(waiting):
                 yield waiting[done], done.result()
@@ -36,14 +37,18 @@ def ray(tasks: list[Task], address: str) -> Iterator[tuple[Task, str]]:
         import ray as cluster
     except ImportError:
         raise UserError("--ray needs Ray: pip install 'upside[ray]'") from None
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+    options: dict[str, Any] = {} if address == "auto" else {"address": address}
     try:
-        cluster.init(**({} if address == "auto" else {"address": address}), **options)
+        cluster.init(log_to_driver=False, logging_level=logging.WARNING, **options)
     except ConnectionError as error:
         raise UserError(f"--ray {address}: {error}") from None
-    remote = cluster.remote(num_cpus=1, max_retries=-1)(perform)
+    # In the worker itself, a fresh one for each run: when its machine is lost, so is the run, and
+    # no orphan writes on beside the one that continues it.
+    remote = cluster.remote(
+        num_cpus=1, max_retries=-1, max_calls=1, runtime_env={"env_vars": ENVIRONMENT}
+    )(perform_here)
     try:
-        waiting = {remote.remote(task.command()): task for task in tasks}
+        waiting = {remote.remote(task.words()): task for task in tasks}
         while waiting:
             (done,), _ = cluster.wait(list(waiting), num_returns=1)
             task = waiting.pop(done)

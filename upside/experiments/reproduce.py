@@ -1,9 +1,8 @@
-"""`upside reproduce NAME`: every run of a table, then the table; interrupted, it goes on where it was."""
+"""`upside reproduce NAME`: every run of a table or figure, then that; interrupted, it goes on where it was."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from upside.experiments import executor, tables
+from upside.experiments import catalogue, executor
 from upside.experiments.tasks import Task
 from upside.runs import RunDirectory
 from upside.types import UserError
@@ -21,14 +20,14 @@ from upside.types import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Reproduce:
-    """Which part of a table, where, and by whom."""
+    """Which part of a table or figure, where, and by whom."""
 
     output: Path = Path("reproduction")
-    """Where run directories and the table are written; a second call goes on from there."""
+    """Where run directories and what they show are written; a second call goes on from there."""
     rows: tuple[str, ...] = ()
     """Only these rows."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds of every row."""
+    seeds: tuple[int, ...] = ()
+    """Seeds of every row (default: the experiment's own, three for a table)."""
     interactions: int | None = None
     """Budget of every run (default: the paper's, 1e7 for baselines and 1e6 for UPSIDE)."""
     workers: int = os.cpu_count() or 1
@@ -40,19 +39,16 @@ class Reproduce:
         """Refuse what cannot work, before any work."""
         if self.workers < 1:
             raise UserError(f"--workers {self.workers} is less than 1: give at least 1")
-        if not self.seeds:
-            raise UserError("--seeds is empty: give at least one")
         if self.interactions is not None and self.interactions < 1:
             raise UserError(f"--interactions {self.interactions} is less than 1: try 1000000")
 
 
 def reproduce(name: str, options: Reproduce) -> int:
-    """Do what is left to do, say what failed, show the table of what is done."""
+    """Do what is left to do, say what failed, show what is done."""
     options.check()
-    experiment = tables.get(name)
-    where = options.output / name
-    every = tables.tasks(
-        experiment, where, list(options.rows), list(options.seeds), options.interactions
+    experiment = catalogue.get(name)
+    every = catalogue.tasks(
+        name, options.output, list(options.rows), list(options.seeds), options.interactions
     )
     for task in every:
         task.start()
@@ -62,12 +58,11 @@ def reproduce(name: str, options: Reproduce) -> int:
         print(f"failed: {task.path.name}: {reason} (it is continued by the next call)")
     done = [task for task in every if task.done()]
     if done:
-        data = tables.results(name, done)
+        where = options.output / name
         with RunDirectory(where).writing():
-            (where / "table.json").write_text(json.dumps(data, indent=1) + "\n")
-            (where / "table.md").write_text(tables.markdown(data))
-        print(tables.markdown(data))
-        print(f"table: {where / 'table.md'}")
+            where.mkdir(parents=True, exist_ok=True)
+            print(experiment.report(name, experiment, done, where))
+        print(f"written to {where}")
     return 1 if failed else 0
 
 

@@ -1,152 +1,57 @@
-"""The paper's tables of coverage, row by row, ours beside the paper's."""
+"""A table of coverage: ours beside the paper's."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upside.experiments.statistics import summary
-from upside.experiments.tasks import Task, task
-from upside.types import UserError, unknown
+from upside.experiments.tasks import Task, kept
 from upside.version import __version__
 
-MAZES = ("bottleneck-maze", "u-maze")
-BASELINES, UPSIDE = 10_000_000, 1_000_000  # interactions, as in App. C
+if TYPE_CHECKING:
+    from upside.experiments.catalogue import Experiment
+
 RANDOM_EPISODES = 5000
 """Episodes that RANDOM's buckets are counted over: the number decides, so it is stated."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One line of a table: a method with settings, and what the paper calls it."""
-
-    method: str
-    interactions: int
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    paper: str | None = None
-    """Its row in `paper.json`."""
-
-
-def _numbers(method: str, paper: str) -> dict[str, Row]:
-    return {
-        f"{method}-{n}": Row(method, BASELINES, {"num_skills": n}, f"{paper}_{n}")
-        for n in (10, 20, 50)
-    }
-
-
-COVERAGE_MAZES: dict[str, Row] = {
-    "random": Row("random", BASELINES, paper="random"),
-    **_numbers("diayn", "diayn"),
-    "diayn-curr": Row("diayn-curr", BASELINES, paper="diayn_curr"),
-    "diayn-hier": Row("diayn-hier", BASELINES, paper="diayn_hier"),
-    **_numbers("edl", "edl"),
-    **_numbers("smm", "smm"),
-    **_numbers("flat-upside", "flat_upside"),
-    "upside-paper": Row("upside-paper", UPSIDE, paper="upside"),
-    "upside": Row("upside", UPSIDE, paper="upside"),
-}
-
-ABLATION_LENGTH: dict[str, Row] = {
-    f"length-{n}": Row("upside", UPSIDE, {"T": n, "H": n}, str(n)) for n in (10, 20, 30, 40, 50)
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """A table by name."""
-
-    about: str
-    rows: dict[str, Row]
-    published: str
-    """Its table in `paper.json`."""
-
-
-EXPERIMENTS: dict[str, Experiment] = {
-    "coverage-mazes": Experiment(
-        "Table 2: buckets covered on both mazes, every method", COVERAGE_MAZES, "coverage_mazes"
-    ),
-    "ablation-length": Experiment(
-        "App. D: UPSIDE with T = H from 10 to 50 on both mazes",
-        ABLATION_LENGTH,
-        "ablation_skill_length_T_equals_H",
-    ),
-}
-
-
-def get(name: str) -> Experiment:
-    if name not in EXPERIMENTS:
-        raise unknown("experiment", name, EXPERIMENTS)
-    return EXPERIMENTS[name]
-
-
-def tasks(
-    experiment: Experiment,
-    where: Path,
-    rows: list[str] | None = None,
-    seeds: list[int] | None = None,
-    interactions: int | None = None,
-) -> list[Task]:
-    """The runs of a table, or of some of its rows, longest first so that no core waits at the end."""
-    for name in rows or []:
-        if name not in experiment.rows:
-            raise unknown("row", name, experiment.rows)
-    made = [
-        task(
-            name,
-            where,
-            env,
-            seed,
-            row.interactions if interactions is None else interactions,
-            row.method,
-            **row.settings,
-        )
-        for name, row in experiment.rows.items()
-        if not rows or name in rows
-        for env in MAZES
-        for seed in seeds or [0, 1, 2]
-    ]
-    return sorted(made, key=lambda t: -t.config.max_interactions)
-
-
 def measure(task: Task) -> dict[str, Any]:
-    """The coverage of a finished run; measured once, then kept beside it."""
+    """The coverage of a finished run."""
     from upside.run import Run
-    from upside.runs import RunDirectory
 
-    kept = task.path / "coverage.json"
-    if kept.is_file():
-        return json.loads(kept.read_text())
     run = Run.load(task.path)
     report = run.coverage()
     if len(run) == 1:  # nothing but a diffusing part: count what that reaches
         states = run.rollouts(RANDOM_EPISODES).diffusing
         reached = set(run.env.space.bucket(states[0]).ravel().tolist()) - {-1}
         report |= {"buckets": len(reached), "episodes": RANDOM_EPISODES}
-    with RunDirectory(task.path).writing():
-        kept.write_text(json.dumps(report, indent=1) + "\n")
     return report
 
 
-def results(
-    name: str, done: list[Task], report: Callable[[Task], dict[str, Any]] = measure
-) -> dict[str, Any]:
+def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    """Write the table as data and as text; returns the text."""
+    data = results(name, experiment, done)
+    text = markdown(data)
+    (where / "table.json").write_text(json.dumps(data, indent=1) + "\n")
+    (where / "table.md").write_text(text)
+    return text
+
+
+def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, Any]:
     """The table as data: every run's numbers, and for each row and maze ours beside the paper's."""
-    experiment = get(name)
-    if not done:
-        raise UserError("no run has ended yet: nothing to show")
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
-    columns = published[experiment.published]["rows"]
+    columns = published[str(experiment.published)]["rows"]
     table: dict[str, dict[str, Any]] = {}
     for row_name, row in experiment.rows.items():
-        for column, env in enumerate(MAZES):
+        for column, env in enumerate(experiment.envs):
             runs = [t for t in done if t.name == row_name and t.config.env == env]
             if not runs:
                 continue
-            reports = [report(t) for t in runs]
+            reports = [kept(t, "coverage.json", measure) for t in runs]
             paper = columns.get(row.paper, [None, None])[column]
             cell = {
                 **summary([float(r["buckets"]) for r in reports]),
@@ -170,13 +75,14 @@ def results(
 
 def markdown(data: dict[str, Any]) -> str:
     """The table as text: mean ± spread, IQM with its interval, and the paper's figure."""
+    envs = list(dict.fromkeys(env for cells in data["table"].values() for env in cells))
     lines = [
-        "| row | " + " | ".join(f"{env}: ours | IQM [95 %] | paper" for env in MAZES) + " |",
-        "|---" * (1 + 3 * len(MAZES)) + "|",
+        "| row | " + " | ".join(f"{env}: ours | IQM [95 %] | paper" for env in envs) + " |",
+        "|---" * (1 + 3 * len(envs)) + "|",
     ]
     for name, cells in data["table"].items():
         parts = [name]
-        for env in MAZES:
+        for env in envs:
             cell = cells.get(env)
             parts += _cell(cell) if cell else ["", "", ""]
         lines.append("| " + " | ".join(parts) + " |")

@@ -6,11 +6,14 @@ again where the run directory was left, so a reproduction resumes run by run and
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ ENVIRONMENT = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREA
 """One core a run: as many runs as there are cores share them without getting in each other's way."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # a task is itself: its configuration has no hash
 class Task:
     """One run of one row of a table."""
 
@@ -61,10 +64,9 @@ class Task:
         else:
             RunDirectory.create(self.path, self.config)
 
-    def command(self) -> list[str]:
-        """What does or continues it, in a process of its own."""
-        resume = [sys.executable, "-m", "upside.cli", "resume", str(self.path.absolute())]
-        return [*resume, "--no-figures"]
+    def words(self) -> list[str]:
+        """What `upside` is told to do or continue it."""
+        return ["resume", str(self.path.absolute()), "--no-figures"]
 
 
 def _plain(config: Config) -> dict[str, Any]:
@@ -72,15 +74,42 @@ def _plain(config: Config) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
-def perform(command: list[str]) -> str:
-    """Run a task's command; returns what went wrong, or nothing."""
+def perform(words: list[str]) -> str:
+    """Do a task in a process of its own; returns what went wrong, or nothing."""
     done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **ENVIRONMENT}, check=False
+        [sys.executable, "-m", "upside.cli", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **ENVIRONMENT},
+        check=False,
     )
-    if not done.returncode:
-        return ""
-    lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"ended with code {done.returncode}"
+    return _reason(done.returncode, done.stderr)
+
+
+def perform_here(words: list[str]) -> str:
+    """Do a task in this very process, so that it ends when the process is ended."""
+    from upside import cli
+
+    error = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(error):
+        code = cli.main(words)
+    return _reason(code, error.getvalue())
+
+
+def _reason(code: int, error: str) -> str:
+    lines = error.strip().splitlines()
+    return "" if not code else lines[-1] if lines else f"ended with code {code}"
+
+
+def kept(task: Task, name: str, compute: Callable[[Task], dict[str, Any]]) -> dict[str, Any]:
+    """What `compute` says of a finished run: computed once, then kept beside it."""
+    file = task.path / name
+    if file.is_file():
+        return json.loads(file.read_text())
+    found = compute(task)
+    with RunDirectory(task.path).writing():
+        file.write_text(json.dumps(found, indent=1) + "\n")
+    return found
 
 
 def task(

@@ -34,6 +34,25 @@ def discriminator(scene: Scene) -> Figure:
 
     figure = Figure(figsize=(7.6, 7.6), layout="constrained")
     ax = figure.add_subplot()
+    paint(ax, scene)
+    number_policies(ax, scene)
+    intensity_bar(figure, ax)
+    what = "most likely policy of each place, visited or not"
+    ax.set_title(f"{scene.name}: {what}\n{scene.size}", fontsize=11)
+    number = Line2D([], [], color="black", marker="$7$", ms=5, ls="", label="policy, at its states")
+    legend_below(figure, [border_legend(scene), number, *ground_legend(scene)], columns=5)
+    return figure
+
+
+def border_legend(scene: Scene) -> Artist:
+    """The line at which a policy's probability is η."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color="black", lw=0.8, label=f"q = η = {scene.run.method.growth.eta:g}")
+
+
+def paint(ax: Axes, scene: Scene) -> None:
+    """The discriminator's map on the ground."""
     points = _pixels(scene)
     q = scene.run.q(points)
     likely, sure = q.argmax(axis=-1), q.max(axis=-1)
@@ -48,14 +67,6 @@ def discriminator(scene: Scene) -> Figure:
         shown = np.ma.array(sure, mask=solid)
         ax.contour(points[..., 0], points[..., 1], shown, [eta], colors="black", linewidths=0.5)
     ground(ax, scene)
-    number_policies(ax, scene)
-    _intensity_bar(figure, ax)
-    what = "most likely policy of each place, visited or not"
-    ax.set_title(f"{scene.name}: {what}\n{scene.size}", fontsize=11)
-    border = Line2D([], [], color="black", lw=0.8, label=f"q = η = {eta:g}")
-    number = Line2D([], [], color="black", marker="$7$", ms=5, ls="", label="policy, at its states")
-    legend_below(figure, [border, number, *ground_legend(scene)], columns=5)
-    return figure
 
 
 def _intensity(sure: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -63,7 +74,8 @@ def _intensity(sure: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     return np.clip(sure, 0.0, 1.0) * 0.85
 
 
-def _intensity_bar(figure: Figure, ax: Axes) -> None:
+def intensity_bar(figure: Figure, ax: Axes | list[Axes]) -> None:
+    """What the opacity of a pixel means."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 

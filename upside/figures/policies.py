@@ -33,7 +33,7 @@ def policies(scene: Scene) -> Figure:
     total = "" if scene.reachable is None else f" of {int(scene.reachable.sum())}"
     found = f"{len(scene.covered[0])}{total} buckets covered"
     ax.set_title(f"{scene.name}\n{found}, {scene.size}", fontsize=11)
-    legend_below(figure, [*_policy_legend(scene), *ground_legend(scene)], columns=3)
+    legend_below(figure, [*policy_legend(scene), *ground_legend(scene)], columns=3)
     return figure
 
 
@@ -62,7 +62,7 @@ def number_policies(ax: Axes, scene: Scene) -> None:
         text.set_gid(f"number-{z}")
 
 
-def _policy_legend(scene: Scene) -> list[Artist]:
+def policy_legend(scene: Scene) -> list[Artist]:
     from matplotlib.lines import Line2D
 
     skill = Line2D(
@@ -82,9 +82,17 @@ def growth(scene: Scene) -> Figure:
     rows = -(-len(times) // COLUMNS)
     columns = min(COLUMNS, len(times))
     figure = Figure(figsize=(3.2 * max(columns, 2), 3.4 * rows + 0.6), layout="constrained")
+    axes = [figure.add_subplot(rows, columns, i + 1, gid=f"frame-{i}") for i in range(len(times))]
+    draw_frames(axes, scene, born, times)
+    figure.suptitle(f"{scene.name}: growth of the tree (bold: new since the frame before)")
+    legend_below(figure, [*policy_legend(scene)[:-1], *ground_legend(scene)], columns=5)
+    return figure
+
+
+def draw_frames(axes: Iterable[Axes], scene: Scene, born: np.ndarray, times: list[int]) -> None:
+    """The tree at some times, what is new bold."""
     before = -1
-    for i, time in enumerate(times):
-        ax = figure.add_subplot(rows, columns, i + 1, gid=f"frame-{i}")
+    for ax, time in zip(axes, times, strict=True):
         ground(ax, scene, walls=2.4, depth=WALLS)
         plot_policies(ax, scene, np.flatnonzero(born <= before).tolist(), dot=1.6, line=0.8)
         new = np.flatnonzero((before < born) & (born <= time)).tolist()
@@ -93,13 +101,10 @@ def growth(scene: Scene) -> Figure:
         ax.set_title(f"{count(number)}, {thousands(time)} interactions", fontsize=10)
         ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
         before = time
-    figure.suptitle(f"{scene.name}: growth of the tree (bold: new since the frame before)")
-    legend_below(figure, [*_policy_legend(scene)[:-1], *ground_legend(scene)], columns=5)
-    return figure
 
 
-def frame_times(born: np.ndarray) -> list[int]:
+def frame_times(born: np.ndarray, frames: int = FRAMES) -> list[int]:
     """When to look: the root alone, the end, and consolidations evenly spread in between."""
     times = np.unique(born)
-    chosen = np.linspace(0, len(times) - 1, min(FRAMES, len(times))).round().astype(int)
+    chosen = np.linspace(0, len(times) - 1, min(frames, len(times))).round().astype(int)
     return [int(time) for time in times[chosen]]

@@ -34,8 +34,8 @@ class SAC:
     """Adam step size of actor and critics (paper: 1e-3 or 1e-4)."""
     batch_pol: int = 64
     """Transitions per update (paper: 64)."""
-    alpha: float = 0.1
-    """Weight of the actions' entropy (DIAYN's own value)."""
+    alpha: float = 0.001
+    """Weight of the actions' entropy (DIAYN's own 0.1, times the 1 - γ that rewards are paid with)."""
 
     actor: ClassVar[type[GaussianActor]] = GaussianActor
     policy_delay: ClassVar[int] = 1

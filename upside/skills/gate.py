@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from upside.types import UserError, at_least, at_most
+from upside.types import UserError, at_least, at_most, flag
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,26 +14,33 @@ class Gate:
 
     probes: int = 12
     """Episodes that look for free space around a consolidated policy."""
+    reach: float = 2.0
+    """The gate's distance: how far from consolidated states a free one is, in diffusing radii of the root."""
     free_share: float = 0.8
     """A probe is free if this share of its diffusing states is in free space."""
     order: Literal["gain", "discriminability"] = "gain"
     """Next node: most free space per interaction, or highest discriminability (paper)."""
     claim: bool = True
     """Each new policy claims a free probe: its class of the discriminator starts from that probe's states."""
+    arrive: float = 0.5
+    """Discriminability on its claim at which a policy's class is fitted on its own states instead; 1: when confirmed."""
     tries: int = 3
-    """How often a free probe may be claimed in vain before it is left alone; once, when the gate is relaxed."""
+    """How often new ground may be claimed in vain before it is left alone; gaps between policies: once."""
     relax: float = 0.8
     """When no probe is free, look closer: the gate's distance is multiplied by this; 1: never."""
     least_reach: float = 0.5
-    """The gate's distance is not relaxed below this share of the root's diffusing radius."""
+    """The gate's distance is not relaxed below this, in diffusing radii of the root."""
+    give_up: int = 40
+    """Expansions in a row that may keep no child once the gate is relaxed, before the search for gaps ends."""
     reprobes: int = 1
-    """How often nodes are probed again, at the gate's first distance, once no free space is known."""
+    """How often nodes are probed again once no free space is known, before the gate is relaxed."""
 
     def check(self) -> None:
-        at_least(self, 1, "probes", "tries")
-        at_least(self, 0, "free_share", "relax", "reprobes")
+        at_least(self, 1, "probes", "tries", "give_up")
+        at_least(self, 0, "free_share", "relax", "reprobes", "arrive")
         at_most(self, 1, "free_share", "relax")
-        if not self.least_reach > 0:
-            raise UserError(f"--least-reach {self.least_reach} is not above 0: try 0.5")
+        for name in ("reach", "least_reach"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"{flag(name)} {getattr(self, name)} is not above 0: try 0.5")
         if self.order not in ("gain", "discriminability"):
             raise UserError(f"--order {self.order} is neither gain nor discriminability")

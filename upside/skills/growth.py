@@ -29,15 +29,21 @@ class Growth:
     n_max: int = 8
     """N_max, children an expansion may reach (paper: 8 in the wall-free maze)."""
     k_steps: int = 50_000
-    """K_steps, interactions of one call of POLICYLEARNING, parents' skills not counted (paper: 5e4 mazes, 1e5 control)."""
+    """K_steps, interactions to learn in, parents' skills not counted (paper: 5e4 mazes, 1e5 control)."""
+    k_steps_of: Literal["call", "expansion"] = "call"
+    """What K_steps is the limit of: one call of POLICYLEARNING, or all calls of an expansion together."""
     max_depth: int | None = None
     """Skills that may follow one another; 1: a flat set, None: no limit but H_max (paper: none)."""
     freeze: bool = True
     """Train only the children that do not satisfy η yet (paper: off)."""
     patience: int = 8
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
+    smooth: float = 0.3
+    """Weight of the newest discriminability in the running mean whose rise patience waits for."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
+    check_blur: float = 0.6
+    """Noise on the states of that check, in diffusing radii of the root: it stands in for states never seen."""
 
     @property
     def target(self) -> float:
@@ -45,8 +51,11 @@ class Growth:
         return self.eta + self.margin
 
     def satisfied(self, child: Child) -> bool:
-        """Whether a policy in training meets the constraint, on states of its own."""
-        return child.d > self.target and child.arrived
+        """Whether a policy in training meets the constraint, on a whole buffer of states of its own."""
+        return child.d > self.target and child.arrived and (child.frozen or not self.freeze)
+
+    keeps = satisfied
+    """Whether a policy becomes a node when its expansion ends."""
 
     def hopeless(self, child: Child) -> bool:
         """Whether a policy in training is given up before the expansion's budget is spent."""
@@ -67,8 +76,9 @@ class Growth:
             return "add" if x.direction != "remove" and room else "accept"
         for child in x.children:
             below = not self.satisfied(child)
-            child.stalled = child.stalled + 1 if below and child.d <= child.best + 0.01 else 0
-            child.best = max(child.best, child.d)
+            child.trend += self.smooth * (child.d - child.trend)
+            child.stalled = child.stalled + 1 if below and child.trend <= child.best + 0.01 else 0
+            child.best = max(child.best, child.trend)
         if x.own_steps < self.k_steps and not any(map(self.hopeless, x.children)):
             return "continue"
         return "restore" if x.direction == "add" else "remove"
@@ -76,10 +86,12 @@ class Growth:
     def check(self) -> None:
         if not 0.0 < self.eta < 1.0:
             raise UserError(f"--eta {self.eta} is outside (0, 1): try 0.8, the paper's value")
-        at_least(self, 0, "margin", "patience")
+        at_least(self, 0, "margin", "patience", "check_blur")
         if self.max_depth is not None:
             at_least(self, 0, "max_depth")
         at_least(self, 1, "n_start", "k_steps")
+        if self.k_steps_of not in ("call", "expansion"):
+            raise UserError(f"--k-steps-of {self.k_steps_of} is neither call nor expansion")
         if self.target >= 1.0:
             raise UserError(
                 f"--eta {self.eta} and --margin {self.margin} add up to 1 or more: lower one"
@@ -103,6 +115,8 @@ class Fixed:
     max_depth: ClassVar[int] = 1
     freeze: ClassVar[bool] = False
     check_consolidated: ClassVar[bool] = False
+    check_blur: ClassVar[float] = 0.0
+    k_steps_of: ClassVar[str] = "call"
 
     @property
     def n_start(self) -> int:
@@ -123,8 +137,11 @@ class Fixed:
     def satisfied(self, child: Child) -> bool:
         return child.d > self.eta
 
-    def salvaged(self, child: Child, filled: bool) -> bool:
+    def keeps(self, child: Child) -> bool:
         """All are kept."""
+        return True
+
+    def salvaged(self, child: Child, filled: bool) -> bool:
         return True
 
     def decide(self, x: Expansion, more: bool) -> Move:
@@ -147,10 +164,12 @@ class Child:
     """It satisfied η; its skill is not trained further."""
     d: float = 0.0
     """Discriminability on its own state buffer."""
+    trend: float = 0.0
+    """A running mean of `d`: one episode says little."""
     best: float = 0.0
-    """The highest `d` so far."""
+    """The highest `trend` so far."""
     stalled: int = 0
-    """Rounds since `d` was last higher than ever before."""
+    """Rounds since `trend` was last higher than ever before."""
     rho: float = 1.0
     """ρ(z), how often it is sampled, as a multiple of 1/N."""
 
@@ -167,7 +186,7 @@ class Expansion:
     kept: list[Child] = dataclasses.field(default_factory=list)
     """The last set that met the constraint, to return to when an addition fails."""
     own_steps: int = 0
-    """Interactions of this call of POLICYLEARNING, to be compared with K_steps."""
+    """Interactions to be compared with K_steps."""
     rounds: int = 0
 
     @classmethod

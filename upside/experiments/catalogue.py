@@ -1,0 +1,176 @@
+"""What `upside reproduce` knows: the paper's tables and figures, as rows of runs and a report of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from upside.experiments import pictures, selection, tables
+from upside.experiments.tasks import Task, task
+from upside.types import unknown
+
+MAZES = ("bottleneck-maze", "u-maze")
+BASELINES, UPSIDE = 10_000_000, 1_000_000  # interactions, as in App. C
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A method with settings, and what the paper calls it."""
+
+    method: str
+    interactions: int
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    paper: str | None = None
+    """Its row in `paper.json`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A table or figure by name."""
+
+    about: str
+    rows: dict[str, Row]
+    report: Callable[[str, Experiment, list[Task], Path], str]
+    """Writes what the runs show into a directory; returns what to print."""
+    envs: tuple[str, ...] = MAZES
+    seeds: tuple[int, ...] = (0, 1, 2)
+    published: str | None = None
+    """Its table in `paper.json`."""
+    runs_of: str | None = None
+    """The experiment whose runs it shows: none is made twice."""
+
+
+CHOSEN: dict[str, dict[str, Any]] = {
+    "diayn": {"k_pol": 10},
+    "smm": {"k_pol": 10},
+    "edl": {"k_pol": 10},
+    "flat-upside": {"k_pol": 10},
+    "diayn-curr": {"k_pol": 10},
+    "diayn-hier": {},
+    "upside-paper": {},
+}
+"""Settings of the methods that are compared, where they differ from what is declared.
+
+Ten million interactions with K_pol = 100 would take an hour a run: 10 is App. C's other value.
+"""
+
+
+def _numbers(method: str) -> dict[str, Row]:
+    paper = method.replace("-", "_")
+    return {
+        f"{method}-{n}": Row(method, BASELINES, {"num_skills": n, **CHOSEN[method]}, f"{paper}_{n}")
+        for n in (10, 20, 50)
+    }
+
+
+COVERAGE_MAZES: dict[str, Row] = {
+    "random": Row("random", BASELINES, paper="random"),
+    **_numbers("diayn"),
+    "diayn-curr": Row("diayn-curr", BASELINES, CHOSEN["diayn-curr"], "diayn_curr"),
+    "diayn-hier": Row("diayn-hier", BASELINES, CHOSEN["diayn-hier"], "diayn_hier"),
+    **_numbers("edl"),
+    **_numbers("smm"),
+    **_numbers("flat-upside"),
+    "upside-paper": Row("upside-paper", UPSIDE, CHOSEN["upside-paper"], "upside"),
+    "upside": Row("upside", UPSIDE, paper="upside"),
+}
+
+
+def _some(*names: str) -> dict[str, Row]:
+    return {name: COVERAGE_MAZES[name] for name in names}
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "coverage-mazes": Experiment(
+        "Table 2: buckets covered on both mazes, every method",
+        COVERAGE_MAZES,
+        tables.report,
+        published="coverage_mazes",
+    ),
+    "ablation-length": Experiment(
+        "App. D: UPSIDE with T = H from 10 to 50 on both mazes",
+        {
+            f"length-{n}": Row("upside", UPSIDE, {"T": n, "H": n}, str(n))
+            for n in (10, 20, 30, 40, 50)
+        },
+        tables.report,
+        published="ablation_skill_length_T_equals_H",
+    ),
+    "selection-mazes": Experiment(
+        "App. C: the paper's model selection, one value of its ranges changed at a time",
+        {
+            name: Row(method, 500_000, settings)
+            for name, (method, settings) in selection.candidates(CHOSEN).items()
+        },
+        selection.report,
+        seeds=(0,),
+    ),
+    "policies-mazes": Experiment(
+        "Fig. 2: the policies of every method, side by side",
+        _some(
+            "upside", "flat-upside-20", "diayn-hier", "diayn-curr", "diayn-20", "smm-20", "edl-20"
+        ),
+        pictures.policies,
+        seeds=(0,),
+        runs_of="coverage-mazes",
+    ),
+    "discriminator-maps": Experiment(
+        "App. D: the most likely policy of every place, for UPSIDE, DIAYN and EDL",
+        _some("upside", "diayn-20", "edl-20"),
+        pictures.discriminators,
+        seeds=(0,),
+        runs_of="coverage-mazes",
+    ),
+    "discriminability-diayn": Experiment(
+        "App. D: discriminability over training for N_Z = 10, 20, 50",
+        _some("diayn-10", "diayn-20", "diayn-50"),
+        pictures.discriminability,
+        envs=("bottleneck-maze",),
+        runs_of="coverage-mazes",
+    ),
+    "growth-wall-free": Experiment(
+        "App. B: the tree's evolution in the wall-free maze, N_start = 4 and N_max = 8",
+        {"upside": Row("upside", 100_000), "upside-paper": Row("upside-paper", 300_000)},
+        pictures.evolution,
+        envs=("wall-free-maze",),
+        seeds=(0,),
+    ),
+}
+
+
+def get(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]
+
+
+def tasks(
+    name: str,
+    output: Path,
+    rows: list[str] | None = None,
+    seeds: list[int] | None = None,
+    interactions: int | None = None,
+) -> list[Task]:
+    """The runs of an experiment, or of some of its rows, longest first so that no core waits at the end."""
+    experiment = get(name)
+    for row in rows or []:
+        if row not in experiment.rows:
+            raise unknown("row", row, experiment.rows)
+    made = [
+        task(
+            row_name,
+            output / (experiment.runs_of or name),
+            env,
+            seed,
+            row.interactions if interactions is None else interactions,
+            row.method,
+            **row.settings,
+        )
+        for row_name, row in experiment.rows.items()
+        if not rows or row_name in rows
+        for env in experiment.envs
+        for seed in seeds or experiment.seeds
+    ]
+    return sorted(made, key=lambda t: -t.config.max_interactions)

@@ -1,0 +1,69 @@
+"""Figures of several runs. Matplotlib is imported when something is drawn, not before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upside.experiments.tasks import Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from upside.experiments.catalogue import Experiment
+    from upside.run import Run
+
+DPI = 130
+
+
+def _loaded(experiment: Experiment, done: list[Task]) -> dict[str, Run]:
+    """The runs in the order of the experiment's rows, named by what tells them apart."""
+    from upside.run import Run
+
+    order = list(experiment.rows)
+    ranked = sorted(done, key=lambda task: order.index(task.name))
+    several = len({task.config.seed for task in done}) > 1
+    return {
+        f"{task.name}{f', seed {task.config.seed}' if several else ''} on {task.config.env}": Run.load(
+            task.path
+        )
+        for task in ranked
+    }
+
+
+def _save(figure: Figure, path: Path) -> str:
+    figure.savefig(path, dpi=DPI)
+    return f"picture: {path}"
+
+
+def policies(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    from upside.figures import compare
+
+    return _save(compare.policies(_loaded(experiment, done)), where / f"{name}.png")
+
+
+def discriminators(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    from upside.figures import compare
+
+    return _save(compare.discriminators(_loaded(experiment, done)), where / f"{name}.png")
+
+
+def discriminability(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    from upside.figures import compare
+    from upside.run import Run
+
+    groups = {
+        row: [Run.load(task.path) for task in done if task.name == row] for row in experiment.rows
+    }
+    figure = compare.discriminability({row: runs for row, runs in groups.items() if runs})
+    return _save(figure, where / f"{name}.png")
+
+
+def evolution(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    from upside.figures import compare
+
+    lines = []
+    for title, run in _loaded(experiment, done).items():
+        path = where / f"{name}-{title.split()[0].rstrip(',')}-{run.config.seed}.png"
+        lines.append(_save(compare.evolution(run), path))
+    return "\n".join(lines)

@@ -1,0 +1,89 @@
+"""Model selection by the paper's rule (App. C), which never looks at coverage.
+
+Baselines by cumulated intrinsic reward; methods that decide on their number of policies by that number.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from upside.experiments.tasks import Task, kept
+from upside.version import __version__
+
+if TYPE_CHECKING:
+    from upside.experiments.catalogue import Experiment
+
+POLICY_RANGES: dict[str, tuple[Any, ...]] = {"sigma": (0.1,), "lr_pol": (1e-4,)}
+JUDGE_RANGES: dict[str, tuple[Any, ...]] = {"lr_discr": (1e-4,), "k_discr": (10,), "j": (10,)}
+VQVAE_RANGES: dict[str, tuple[Any, ...]] = {"beta": (0.5,), "lr_vqvae": (1e-4,)}
+RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "diayn": {**POLICY_RANGES, **JUDGE_RANGES},
+    "smm": {**POLICY_RANGES, **JUDGE_RANGES},
+    "edl": {**POLICY_RANGES, **VQVAE_RANGES},
+    "flat-upside": {**POLICY_RANGES, **JUDGE_RANGES},
+    "diayn-curr": {**POLICY_RANGES, **JUDGE_RANGES},
+    "diayn-hier": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
+    "upside-paper": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
+}
+"""The other values of App. C's ranges, each tried by itself: all combinations would be 96 runs a cell."""
+
+
+def candidates(base: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
+    """A row for each candidate: the method as it is with `base`, and with one setting changed."""
+    rows: dict[str, tuple[str, dict[str, Any]]] = {}
+    for method, ranges in RANGES.items():
+        rows[method] = (method, base[method])
+        for setting, values in ranges.items():
+            for value in values:
+                rows[f"{method}+{setting}={value:g}"] = (method, {**base[method], setting: value})
+    return rows
+
+
+def score(task: Task) -> dict[str, Any]:
+    """What a run is chosen by."""
+    from upside.evaluate.intrinsic import intrinsic_reward
+    from upside.run import Run
+    from upside.skills.growth import Fixed
+
+    run = Run.load(task.path)
+    if isinstance(run.method.growth, Fixed):
+        return {"by": "intrinsic reward", "score": intrinsic_reward(run)}
+    return {"by": "policies", "score": float(len(run) - 1)}
+
+
+def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    """Scores of all candidates, the best of each method marked; mean over mazes and seeds."""
+    found = {task: kept(task, "selection.json", score) for task in done}
+    lines = ["| method | candidate | chosen by | score | |", "|---|---|---|---|---|"]
+    data: dict[str, Any] = {}
+    for method in RANGES:
+        means: dict[str, float] = {}
+        by = ""
+        for row, entry in experiment.rows.items():
+            runs = [found[t] for t in done if t.name == row and entry.method == method]
+            if runs:
+                means[row], by = float(np.mean([r["score"] for r in runs])), runs[0]["by"]
+        if not means:
+            continue
+        best = max(means, key=lambda row: means[row])
+        data[method] = {"by": by, "scores": means, "chosen": best}
+        for row, mean in means.items():
+            candidate = row.partition("+")[2] or "as declared"
+            mark = "chosen" if row == best else ""
+            lines.append(f"| {method} | {candidate} | {by} | {mean:.2f} | {mark} |")
+    runs_made = {t.path.name: found[t] for t in done}
+    everything = {
+        "command": f"upside reproduce {name}",
+        "version": __version__,
+        "methods": data,
+        "runs": runs_made,
+        "interactions": done[0].config.max_interactions,
+    }
+    (where / "selection.json").write_text(json.dumps(everything, indent=1) + "\n")
+    text = "\n".join(lines) + "\n"
+    (where / "selection.md").write_text(text)
+    return text
