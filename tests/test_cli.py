@@ -134,12 +134,15 @@ def test_a_directory_that_is_not_a_run_is_never_overwritten(tmp_path, capsys):
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
-def test_a_run_of_a_newer_version_is_refused(run_dir, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("format", "said"), [(FORMAT + 1, "upgrade upside"), (FORMAT - 1, "use the version")]
+)
+def test_a_run_of_another_format_is_refused(format, said, run_dir, tmp_path, capsys):
     config = json.loads((run_dir / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "format": FORMAT + 1}))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "format": format}))
     for command in ("resume", "coverage"):
         assert cli.main([command, str(tmp_path)]) == 2
-        assert "upgrade upside" in capsys.readouterr().err
+        assert said in capsys.readouterr().err
 
 
 def test_an_unwritable_place_is_said_and_a_full_disk_leaves_the_last_checkpoint(

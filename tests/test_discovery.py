@@ -106,12 +106,48 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     assert bits(first) != bits(other)
 
 
-@pytest.mark.parametrize("name", ["upside", "upside-paper"])
-def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(name, tmp_path):
+@pytest.fixture
+def cell(tmp_path):
+    """A maze so small that its free space is soon used up."""
+    path = tmp_path / "cell.txt"
+    path.write_text("..\nS.\n")
+    return str(path)
+
+
+def test_new_ground_comes_before_gaps_and_the_search_for_gaps_ends(cell):
+    """When nothing is free, nodes are probed again; then the gate is relaxed; then the run gives up."""
+    method = quick(methods.get("upside"))
+    method = dataclasses.replace(method, gate=dataclasses.replace(method.gate, give_up=2))
+    run = Discovery(envs.make(cell), method, 0, 200_000)
+    events, seen = [], []
+    for event in rounds(run):
+        events.append(event)
+        seen.append((run.looks, -run.reach))
+        assert run.looks or not run.relaxed, "first all nodes are probed again"
+    assert events[-1] == "nothing left to expand"
+    assert seen == sorted(seen), "the gate is relaxed step by step after each look"
+    assert run.looks == method.gate.reprobes
+    assert any(run_reach > -method.gate.reach for _, run_reach in seen)
+    assert run.counters.interactions < 200_000
+
+
+@pytest.mark.parametrize(
+    ("name", "maze", "budget"),
+    [
+        ("upside", "wall-free-maze", 6000),
+        ("upside", "cell", 9000),
+        ("upside-paper", "u-maze", 6000),
+    ],
+)
+def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(
+    name, maze, budget, tmp_path, cell
+):
     """Through the run directory, so that what is saved is all there is."""
-    config = runs.configure(name, quick(methods.get(name)), "wall-free-maze", 2, 6000)
+    where = cell if maze == "cell" else maze
+    config = runs.configure(name, quick(methods.get(name)), where, 2, budget)
     whole = Session(config)
     whole.run()
+    assert bool(whole.discovery.looks) == (maze == "cell"), "free space ends in the smallest only"
     directory = runs.RunDirectory.create(tmp_path / "run", config)
     for cut in itertools.count(1):
         session = Session.resume(directory, checkpoint_seconds=1e9)
@@ -132,16 +168,22 @@ def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(name, tmp_pat
 def test_probes_of_a_node_leave_it_in_all_directions(finished):
     """Low-discrepancy actions: every quadrant of actions is tried, at the start of every node's probes."""
     run, _ = finished
+    if run.method.gate is None:
+        return
     first = run.arrays.probes.action[: len(run.tree), :, 0]
-    quadrants = (first > 0) @ np.array([1, 2])
-    for tried in quadrants:
+    probed = first[np.abs(first).sum(axis=(1, 2)) > 0]
+    assert len(probed) > 1
+    for tried in (probed > 0) @ np.array([1, 2]):
         assert set(tried.tolist()) == {0, 1, 2, 3}
 
 
 def test_around_its_states_a_policy_is_told_apart_less_surely_than_on_them(finished):
     run, _ = finished
     n = len(run.tree)
-    on, around = discriminabilities(run, None)[:n], discriminabilities(run, None, run.radius)[:n]
+    classes, size, features = run.arrays.buffers.shape
+    noise = np.random.default_rng(0).normal(0, run.radius, (classes, 4 * size, features))
+    on = discriminabilities(run, None)[:n]
+    around = discriminabilities(run, None, noise.astype(np.float32))[:n]
     assert around.mean() < on.mean()
     assert (around >= 0).all()
     assert (around <= 1).all()

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from upside import figures, methods, runs
 from upside.engine.method import Method
-from upside.figures import colors
+from upside.figures import colors, compare
 from upside.figures.maps import DIFFUSING, MISSED, SKILL, UNREACHABLE, bucket_kinds
 from upside.figures.policies import frame_times
 from upside.figures.scene import Scene, thousands
@@ -358,3 +358,29 @@ def test_maps_of_other_dimensions_are_refused(name, dimension):
 
 def test_draw_all_leaves_out_what_cannot_be_drawn(tmp_path):
     assert [path.name for path in figures.draw_all(handmade(Open(1)), tmp_path)] == ["curves.png"]
+
+
+# ---------------------------------------------------------------- several runs in one picture
+
+
+def test_the_evolution_of_a_tree_has_a_frame_for_every_time_and_two_curves_beside_them(run):
+    left, right = compare.evolution(run).subfigs
+    born = np.array([node.born for node in run.tree.nodes])
+    assert len(right.axes) == len(frame_times(born, 9))
+    assert right.axes[0].get_title().startswith("A: 0 policies")
+    assert [ax.get_ylabel().split()[0] for ax in left.axes] == ["policies", "discriminability"]
+
+
+def test_runs_side_by_side_say_what_each_covers(run):
+    for picture in (compare.policies, compare.discriminators):
+        figure = picture({"first": run, "second": run})
+        titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+        assert [title.splitlines()[0] for title in titles] == ["first", "second"]
+        assert all("buckets" in title for title in titles)
+
+
+def test_discriminability_over_training_is_the_mean_over_policies_and_seeds(run):
+    (ax,) = compare.discriminability({"two seeds": [run, run]}).axes
+    x, y = ax.lines[0].get_data()
+    assert (x[0], x[-1]) == (500 / 1e6, 2000 / 1e6)
+    assert (y[0], y[-1]) == (pytest.approx(0.4), pytest.approx(0.7))

@@ -64,6 +64,24 @@ def test_every_method_runs_on_the_one_engine(name):
         assert len(run.tree) == 1 + run.method.growth.num_skills
 
 
+def test_the_entropy_beside_a_reward_has_its_unit():
+    sac = methods.get("diayn", "sac").learner
+    assert sac.paid_in(StateReward("all").unit(0.99)).alpha == pytest.approx(0.1 * 0.01)
+    assert sac.paid_in(StateReward("final").unit(0.99)).alpha == 0.1
+
+
+def test_a_reward_at_every_step_cannot_be_summed_without_discount():
+    with pytest.raises(UserError, match="gamma"):
+        methods.get("diayn").replace({"gamma": 1.0}).check()
+
+
+def test_a_set_cut_before_its_first_round_keeps_only_policies_that_exist():
+    """Initial data of three policies, no more: the discriminator has seen nothing, and stays finite."""
+    run = Discovery(envs.make("u-maze"), methods.get("diayn"), 0, 3500)
+    list(rounds(run))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.arrays.judge.mlp))
+
+
 def test_another_learner_is_one_word():
     method = methods.get("diayn", "sac")
     assert type(method.learner).__name__ == "SAC"
@@ -75,7 +93,7 @@ def test_another_learner_is_one_word():
 # ---------------------------------------------------------------- rewards of states (Table 1)
 
 
-class Certain(eqx.Module):
+class Undecided(eqx.Module):
     """A judge that gives skill z the probability 1/2 everywhere."""
 
     def log_score(self, features, classes):
@@ -87,7 +105,7 @@ class Certain(eqx.Module):
 def scores(n):
     some = np.zeros((n, 4, 1), np.float32)
     log_rho = np.full(n, -np.log(n), np.float32)
-    return Scores(Certain(), np.ones(n, bool), np.arange(n), log_rho, some, np.full(n, 4))
+    return Scores(Undecided(), np.ones(n, bool), np.arange(n), log_rho, some, np.full(n, 4))
 
 
 def test_an_episode_earns_the_sum_over_its_states_or_the_mean_over_its_diffusing_ones():
@@ -102,9 +120,6 @@ def test_an_episode_earns_the_sum_over_its_states_or_the_mean_over_its_diffusing
 def test_a_reward_at_every_step_is_paid_as_an_average_one_at_the_end_in_full():
     space, replay = Space((0.0,), (1.0,), (2,)), replays.init(2, 3, 3, 1, 1, 1)
     for states, unit in (("all", 0.01), ("final", 1.0)):
-        paid = StateReward(states).relabel(Plan(T=3, H=0), space, replay, scores(2), 0.99)
-        reward, _ = np.asarray(paid.at(jnp.asarray([0]), jnp.asarray([2])))[0]
-        assert reward == pytest.approx(unit * np.log(0.5 / 0.5), abs=1e-6)
         three = StateReward(states).relabel(Plan(T=3, H=0), space, replay, scores(3), 0.99)
         reward, _ = np.asarray(three.at(jnp.asarray([0]), jnp.asarray([2])))[0]
         assert reward == pytest.approx(unit * np.log(1.5), rel=1e-4)

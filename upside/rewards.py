@@ -99,6 +99,10 @@ class DiffusingReward:
     novelty: ClassVar[float] = 0.0
     prior: ClassVar[str] = "uniform"
 
+    def unit(self, gamma: float) -> float:
+        """Paid in full."""
+        return 1.0
+
     def count(self, plan: Plan) -> int:
         """|𝒥|."""
         return plan.H
@@ -160,6 +164,14 @@ class StateReward:
         """Paid at every step, the task goes on when the episode is cut: the last step is bootstrapped."""
         return self.states == "final"
 
+    def unit(self, gamma: float) -> float:
+        """What a reward is multiplied by.
+
+        Summed over an endless task, one at every step makes values of 1 / (1 - γ) times its size. A
+        critic needs so long to get there that the actor's tanh has saturated by then.
+        """
+        return 1.0 if self.ends else 1.0 - gamma
+
     def count(self, plan: Plan) -> int:
         return plan.T if self.states == "all" else 1
 
@@ -192,10 +204,7 @@ class StateReward:
     def relabel(
         self, plan: Plan, space: Space, replay: Replay, scores: Scores, gamma: float
     ) -> Lookup:
-        # Summed over an endless task, a reward at every step makes values of 1 / (1 - γ) times its
-        # size. A critic needs so long to get there that the actor's tanh has saturated by then.
-        unit = 1.0 if self.ends else 1.0 - gamma
-        return self._lookup(plan, space, replay.judged, scores, unit)
+        return self._lookup(plan, space, replay.judged, scores, self.unit(gamma))
 
     def _lookup(
         self, plan: Plan, space: Space, judged: Array, scores: Scores, unit: float

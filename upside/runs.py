@@ -139,6 +139,11 @@ class RunDirectory:
                 f"{path} has format {found}, newer than the {FORMAT} that upside {__version__} "
                 "reads: upgrade upside"
             )
+        if found < FORMAT:
+            raise UserError(
+                f"{path} has format {found}, older than the {FORMAT} that upside {__version__} "
+                "reads: use the version of upside that its config.json names"
+            )
         return run
 
     def config(self) -> Config:
@@ -158,6 +163,11 @@ class RunDirectory:
                 f"cannot write to {self.path}: {reason}. What was saved before is intact; mend it, "
                 f"then run 'upside resume {self.path}'"
             ) from None
+
+    def keep(self, name: str, text: str) -> None:
+        """Put a file of somebody else's beside the run's own."""
+        with self.writing():
+            self._write(name, text.encode())
 
     def _write(self, name: str, data: bytes) -> None:
         """Atomic and durable: aside, flushed to the disk, renamed."""

@@ -19,7 +19,7 @@ from upside.types import Environment, Trajectory
 
 POLICY, RANDOM, PROBE = 0, 1, 2
 """Ways of acting in the directed part: the skill's actor (plus noise), uniformly random actions
-(K_initial), or a random action held for a random while, then another (a probe)."""
+(K_initial), or an action held for a random while, then another (a probe)."""
 
 
 def walk(
@@ -147,7 +147,12 @@ def collect(
     return siblings(actors, starts, uniform, noise, keys)
 
 
-def _spread(first: Array, shape: tuple[int, int]) -> Array:
+def _spread(first: Float[Array, " act"], shape: tuple[int, int]) -> Float[Array, "n e act"]:
+    """Actions that fill the box evenly however few they are, from a random `first` one on.
+
+    The additive sequence with steps φ⁻¹, …, φ⁻ᵈ, where φ is the positive root of φᵈ⁺¹ = φ + 1 (Roberts'
+    R_d: the golden ratio for d = 1). The iteration below converges to it.
+    """
     d = first.size
     phi = 2.0
     for _ in range(40):

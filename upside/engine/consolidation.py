@@ -6,11 +6,13 @@ import dataclasses
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from upside.engine.discovery import Discovery
 from upside.engine.learning import judge, weights
 from upside.skills.growth import Child, Expansion
 
+HARM = 0.05  # of a node's discriminability, by policies beside it
 COPIES = 8  # of every state, where it stands for its surroundings
 SETTLING = 30  # times K_discr updates of the judge at the end of a run
 
@@ -48,34 +50,48 @@ def _give_back(run: Discovery, children: list[Child], x: Expansion) -> None:
             run.tree[x.node].tried.append(child.claim)
 
 
-def discriminabilities(run: Discovery, x: Expansion | None, blur: float = 0.0) -> np.ndarray:
-    """d(z) of every class around the states of its buffer, with the children of `x` as classes too.
+def discriminabilities(
+    run: Discovery, x: Expansion | None, noise: np.ndarray | None = None
+) -> np.ndarray:
+    """d(z) of every class on the states of its buffer, with the children of `x` as classes too.
 
-    On the states themselves d is too high, since the judge was fitted on them. Copies of them with
-    Gaussian noise of scale `blur` stand in for states never seen, at no interaction.
+    On those states d is too high, since the judge was fitted on them. Copies of them with `noise`
+    stand in for states never seen, at no interaction.
     """
-    arrays, copies = run.arrays, COPIES if blur else 1
+    arrays = run.arrays
     classes = (weights(run, x) > 0) & (arrays.counts > 0)
     labels = np.arange(len(arrays.counts), dtype=np.int32)
-    states = np.repeat(arrays.buffers, copies, axis=1)
-    if blur:
-        states += blur * run.rng().standard_normal(states.shape, np.float32)
-    counts = arrays.counts * np.int32(copies)
+    states = arrays.buffers if noise is None else surroundings(arrays.buffers, noise)
+    counts = arrays.counts * np.int32(states.shape[1] // arrays.buffers.shape[1])
     d = run.programs.score(arrays.judge, states, counts, labels, classes)
     return np.asarray(d)[:, 0]
 
 
+def surroundings(
+    buffers: Float[np.ndarray, "n size feat"], noise: Float[np.ndarray, "n many feat"]
+) -> Float[np.ndarray, "n many feat"]:
+    """Each state several times, with noise."""
+    return np.repeat(buffers, noise.shape[1] // buffers.shape[1], axis=1) + noise
+
+
 def drop_trespassers(run: Discovery, x: Expansion) -> None:
-    """Drop new policies until each satisfies η around its states, and no node falls below that did without them."""
+    """Drop new policies until each satisfies η around its states, and none pushes a node below η.
+
+    A node near η falls below it by chance, as the judge moves: only a drop of HARM is blamed on the new ones.
+    """
     growth, k_discr = run.method.growth, run.method.judge.k_discr
-    blur = growth.check_blur * run.radius
-    before = discriminabilities(run, None, blur)
+    classes, size, features = run.arrays.buffers.shape
+    noise = run.rng().standard_normal((classes, COPIES * size, features), np.float32)
+    noise *= growth.check_blur * run.radius
+    before = discriminabilities(run, None, noise)
     while x.children:
         judge(run, x, 3 * k_discr)
-        d = discriminabilities(run, x, blur)
+        d = discriminabilities(run, x, noise)
         own = {child.slot: d[run.capacity + child.slot] for child in x.children}
-        harmed = [z for z in range(len(run.tree)) if d[z] <= growth.eta < before[z]]
-        if not harmed and min(own.values()) > growth.eta:
+        nodes = range(len(run.tree))
+        harmed = [z for z in nodes if d[z] <= growth.eta and d[z] < before[z] - HARM]
+        below = [c for c in x.children if own[c.slot] <= growth.eta or c.d <= growth.target]
+        if not harmed and not below:
             return
         drop(run, x, min(x.children, key=lambda c: own[c.slot]))
 
@@ -130,5 +146,5 @@ def grow(run: Discovery) -> None:
 
 def settle(run: Discovery) -> None:
     """The tree is final: let the judge that is saved with it settle on all state buffers."""
-    if len(run.tree) > 1:
+    if len(run.tree) > 1 and run.arrays.counts[: len(run.tree)].any():
         judge(run, Expansion(0, [], []), SETTLING * run.method.judge.k_discr)

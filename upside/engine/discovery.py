@@ -96,6 +96,8 @@ class Discovery:
         """How far from consolidated policies a state must be to count as free at present, in radii."""
         self.vain = 0
         """Expansions in a row that kept no child since the gate was relaxed."""
+        self.looks = 0
+        """How often all nodes were probed anew."""
         self.capacity = capacity
         self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
@@ -167,6 +169,7 @@ class Discovery:
             "radius": self.radius,
             "reach": self.reach,
             "vain": self.vain,
+            "looks": self.looks,
             "capacity": self.capacity,
             "starts_key": self.starts_key,
         }
@@ -193,7 +196,7 @@ class Discovery:
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
         run.radius, run.reach = state["radius"], state["reach"]
-        run.starts_key, run.vain = state["starts_key"], state["vain"]
+        run.starts_key, run.vain, run.looks = state["starts_key"], state["vain"], state["looks"]
         if run.expansion is not None:
             keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
             run.go_to(run.expansion.node)

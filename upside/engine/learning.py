@@ -39,7 +39,6 @@ def spawn(run: Discovery, x: Expansion) -> None:
     gate = run.method.gate
     slot = x.free_slot(run.method.growth.n_max)
     child = Child(slot, x.waiting.pop(0), not gate.claim) if gate else Child(slot)
-    x.children.append(child)
     if run.method.practice.k_initial:
         _initial_data(run, x.node)
     ages, label = np.array(run.arrays.ages), run.capacity + slot
@@ -56,6 +55,7 @@ def spawn(run: Discovery, x: Expansion) -> None:
     judge = run.arrays.judge.renew(label, run.rng())
     run.set(learners=learners, ages=ages, judge=judge)
     run.arrays.own_counts[slot] = 0
+    x.children.append(child)
     if child.claim is not None:
         states = run.arrays.probes.features[x.node, child.claim, run.method.plan.T :]
         run.arrays.claims[slot] = states

@@ -106,10 +106,14 @@ class Method:
             )
         if self.learner.self_imitation and not self.reward.ends:
             raise UserError("--self-imitation needs a reward at the skill's end: switch it off")
+        if not self.reward.ends and self.learner.gamma >= 1:
+            raise UserError("--gamma 1.0: a reward at every step has no finite sum; try 0.99")
         if self.gate is None:
             if not practice.k_initial:
                 raise UserError("no data to start from: set --k-initial (paper: 1000)")
         elif not plan.H:
             raise UserError("--H 0: the gate judges free space by diffusing parts; try --H 7")
         elif self.gate.claim and not self.growth.freeze:
-            raise UserError("--claim needs --freeze: a claim is left when a skill is frozen there")
+            raise UserError(
+                "--claim needs --freeze: only a frozen policy is judged on a whole buffer of its own"
+            )

@@ -10,6 +10,8 @@ from upside.engine.discovery import Discovery, labels
 from upside.skills import freespace
 from upside.skills.gate import Gate
 
+ROOT_WALKS = 80  # at most, from which the gate's unit of distance is measured: it decides much and costs little
+
 
 def plant(run: Discovery) -> None:
     """The root: a state buffer from the diffusing part around s_0, which also sets the scale."""
@@ -24,8 +26,10 @@ def plant(run: Discovery) -> None:
 
 
 def _diffuse_around_root(run: Discovery) -> None:
-    plan, width = run.method.plan, run.method.growth.n_max * run.method.plan.buffer_episodes
-    run.spend(width, 0, plan.H)
+    plan, n_max = run.method.plan, run.method.growth.n_max
+    walks = min(ROOT_WALKS, n_max * plan.buffer_episodes) if run.method.gate else 0
+    walks = max(walks, plan.buffer_episodes)
+    run.spend(walks, 0, plan.H)
     episodes = run.programs.collect(
         plan.buffer_episodes,
         run.arrays.learners.actor,
@@ -35,11 +39,12 @@ def _diffuse_around_root(run: Discovery) -> None:
         run.key(),
     )
     # A diffusing part is H uniformly random steps: the first H of a random episode.
-    around = np.asarray(episodes.features[..., : plan.H, :])
-    first = around[0].reshape(-1, around.shape[-1])
+    around = np.asarray(episodes.features[..., : plan.H, :]).reshape(
+        -1, plan.H, len(run.env.space.low)
+    )
+    first = around[: plan.buffer_episodes].reshape(-1, around.shape[-1])
     run.arrays.buffers[0], run.arrays.counts[0] = first, len(first)
-    # The unit of distance decides much and costs little: more episodes than a state buffer has.
-    run.radius = freespace.radius(around.reshape(-1, around.shape[-1]))
+    run.radius = freespace.radius(around[:walks].reshape(-1, around.shape[-1]))
 
 
 def probe(run: Discovery, gate: Gate, node: int) -> None:
@@ -65,15 +70,17 @@ def measure(run: Discovery) -> None:
 def claims(run: Discovery, gate: Gate, node: int) -> list[int]:
     """Free probes of `node` that are free of one another, without those tried too often in vain.
 
-    At the gate's first distance what is free is new ground, worth several tries; once the gate is
-    relaxed, it is a gap between policies, worth one.
+    What is free at the gate's first distance is new ground, worth several tries; what is free only
+    since it was relaxed is a gap between policies, worth one.
     """
     if not run.method.plan.fits(run.tree[node].depth):
         return []
-    left = _tries(run, gate, node) < (1 if run.relaxed else gate.tries)
+    gaps, share = run.clearances[node], gate.free_share
+    new_ground = freespace.free(gaps, gate.reach * run.radius, share)
+    left = _tries(run, gate, node) < np.where(new_ground, gate.tries, 1)
     states = np.asarray(run.arrays.probes.features[node, :, run.method.plan.T :])
-    gaps, distance = np.where(left[:, None], run.clearances[node], 0.0), run.reach * run.radius
-    return freespace.mutually_free(states, gaps, distance, gate.free_share, run.method.growth.n_max)
+    gaps, distance = np.where(left[:, None], gaps, 0.0), run.reach * run.radius
+    return freespace.mutually_free(states, gaps, distance, share, run.method.growth.n_max)
 
 
 def gain(run: Discovery, gate: Gate, node: int) -> float:

@@ -76,9 +76,8 @@ class Programs:
             method.plan, self.env.space, replay, scores, method.learner.gamma
         )
         slots = jnp.arange(training.size)
-        update = functools.partial(
-            method.population.update, method.learner, method.practice.critic_warmup
-        )
+        learner = method.learner.paid_in(method.reward.unit(method.learner.gamma))
+        update = functools.partial(method.population.update, learner, method.practice.critic_warmup)
         if self.devices > 1:
             each, every = PartitionSpec("skills"), PartitionSpec()
             update = jax.shard_map(

@@ -56,7 +56,7 @@ def _next(run: Discovery) -> bool:
         if gains[best] > 0 and run.vain < gate.give_up:
             learning.begin(run, best, probing.claims(run, gate, best))
             return True
-        if not _look_closer(run, gate):
+        if not _look_closer(run, gate, nodes):
             return False
     return False
 
@@ -74,25 +74,32 @@ def _best(run: Discovery, gate: Gate, gains: dict[int, float]) -> int:
     return max(candidates, key=lambda z: run.tree[z].discriminability)
 
 
-def _look_closer(run: Discovery, gate: Gate) -> bool:
-    """No node has a free probe: probe nodes anew, then relax the gate; False if there is nothing left to try.
+def _look_closer(run: Discovery, gate: Gate, nodes: list[int]) -> bool:
+    """No node has a free probe, or gaps are tried in vain: look elsewhere, or closer; False if all that was done.
 
-    First for passages that no probe has found, which lead to more than gaps between policies do.
+    First all nodes are probed anew, for passages that no probe has found: they lead to more than
+    gaps do. Then the gate is relaxed step by step. Then the same again, with new probes.
     """
-    tree = run.tree
-    again = [z for z in range(len(tree)) if tree[z].reprobes < gate.reprobes]
-    if again and not run.relaxed:
-        for z in sorted(again, key=lambda z: tree[z].depth):
-            run.go_to(z)
-            probing.probe(run, gate, z)
-            tree[z].reprobes += 1
-            tree[z].tried.clear()
-        return True
-    closer = run.reach * gate.relax
-    if closer >= run.reach or closer < gate.least_reach or run.vain >= gate.give_up:
+    closer, gave_up = run.reach * gate.relax, run.vain >= gate.give_up
+    may_relax = gate.least_reach <= closer < run.reach and not gave_up
+    run.vain = 0
+    if may_relax and run.looks:
+        run.reach = closer
+    elif run.looks < gate.reprobes:
+        _probe_again(run, gate, nodes)
+    elif may_relax:
+        run.reach = closer
+    else:
         return False
-    run.reach = closer
     return True
+
+
+def _probe_again(run: Discovery, gate: Gate, nodes: list[int]) -> None:
+    run.looks, run.reach = run.looks + 1, gate.reach
+    for z in sorted(nodes, key=lambda z: run.tree[z].depth):
+        run.tree[z].tried.clear()
+        run.go_to(z)
+        probing.probe(run, gate, z)
 
 
 # -------------------------------------------------------------------- how many policies
@@ -126,7 +133,7 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
     run.vain = run.vain + 1 if run.relaxed and not new else 0
     for node in new:
         run.go_to(node)
-        if gate:
+        if gate and _may_grow(run, node):
             probing.probe(run, gate, node)
     yield "consolidated" if new else "no child"
 

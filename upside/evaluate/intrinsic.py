@@ -10,6 +10,7 @@ import numpy as np
 
 from upside.engine import collect
 from upside.rewards import Scores
+from upside.types import UserError
 
 if TYPE_CHECKING:
     from upside.run import Run
@@ -21,13 +22,11 @@ def intrinsic_reward(run: Run, episodes: int = 20, seed: int = 0) -> float:
     For policies that start at s_0: a set of them, not a tree.
     """
     method, n = run.method, len(run) - 1
-    if n < 1:
-        return float("nan")
-    walk_key, act_key = jax.random.split(jax.random.key(seed))
-    path, length = jnp.zeros(1, int), jnp.asarray(0)
-    start, _ = collect.walk(run.env, run.actors, path, length, method.plan.T, walk_key)
-    starts = jax.tree.map(lambda leaf: leaf[None], start)
-    actors = jax.tree.map(lambda leaf: leaf[1:], run.actors)
+    if any(node.depth != 1 for node in run.tree.nodes[1:]) or not run.counts[1:].any():
+        raise UserError("intrinsic reward is that of a set of trained policies, not of a tree")
+    reset_key, act_key = jax.random.split(jax.random.key(seed))
+    starts = jax.tree.map(lambda leaf: leaf[None], run.env.reset(reset_key))
+    actors = jax.tree.map(lambda leaf: jnp.asarray(leaf)[1:], run.actors)
     sigma = method.learner.sigma
     got = collect.collect(
         run.env, method.plan, episodes, actors, starts, collect.POLICY, sigma, act_key

@@ -68,6 +68,9 @@ def _numbers(method: str) -> dict[str, Row]:
 COVERAGE_MAZES: dict[str, Row] = {
     "random": Row("random", BASELINES, paper="random"),
     **_numbers("diayn"),
+    "diayn-sac-10": Row(
+        "diayn", BASELINES, {"num_skills": 10, "learner": "sac", **CHOSEN["diayn"]}, "diayn_sac_10"
+    ),
     "diayn-curr": Row("diayn-curr", BASELINES, CHOSEN["diayn-curr"], "diayn_curr"),
     "diayn-hier": Row("diayn-hier", BASELINES, CHOSEN["diayn-hier"], "diayn_hier"),
     **_numbers("edl"),

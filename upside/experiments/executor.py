@@ -55,6 +55,6 @@ def ray(tasks: list[Task], address: str) -> Iterator[tuple[Task, str]]:
             try:
                 yield task, cluster.get(done)
             except cluster.exceptions.RayError as error:
-                yield task, str(error).splitlines()[0]
+                yield task, str(error).splitlines()[-1]
     finally:
         cluster.shutdown()

@@ -61,9 +61,9 @@ def discriminability(name: str, experiment: Experiment, done: list[Task], where:
 
 def evolution(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
     from upside.figures import compare
+    from upside.run import Run
 
-    lines = []
-    for title, run in _loaded(experiment, done).items():
-        path = where / f"{name}-{title.split()[0].rstrip(',')}-{run.config.seed}.png"
-        lines.append(_save(compare.evolution(run), path))
-    return "\n".join(lines)
+    return "\n".join(
+        _save(compare.evolution(Run.load(task.path)), where / f"{name}-{task.path.name}.png")
+        for task in done
+    )

@@ -29,7 +29,7 @@ class Reproduce:
     seeds: tuple[int, ...] = ()
     """Seeds of every row (default: the experiment's own, three for a table)."""
     interactions: int | None = None
-    """Budget of every run (default: the paper's, 1e7 for baselines and 1e6 for UPSIDE)."""
+    """Budget of every run (default: the experiment's own; in the paper's table 1e7, for UPSIDE 1e6)."""
     workers: int = os.cpu_count() or 1
     """Runs at a time, one core each."""
     ray: str | None = None
@@ -61,8 +61,8 @@ def reproduce(name: str, options: Reproduce) -> int:
         where = options.output / name
         with RunDirectory(where).writing():
             where.mkdir(parents=True, exist_ok=True)
-            print(experiment.report(name, experiment, done, where))
-        print(f"written to {where}")
+            said = experiment.report(name, experiment, done, where)
+        print(f"{said}\nwritten to {where}")
     return 1 if failed else 0
 
 

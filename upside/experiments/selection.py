@@ -29,7 +29,7 @@ RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
     "diayn-hier": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
     "upside-paper": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
 }
-"""The other values of App. C's ranges, each tried by itself: all combinations would be 96 runs a cell."""
+"""Other values of App. C's ranges, each tried by itself: all combinations would be 96 runs a method and maze."""
 
 
 def candidates(base: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -72,7 +72,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
         best = max(means, key=lambda row: means[row])
         data[method] = {"by": by, "scores": means, "chosen": best}
         for row, mean in means.items():
-            candidate = row.partition("+")[2] or "as declared"
+            candidate = row.partition("+")[2] or "as it is"
             mark = "chosen" if row == best else ""
             lines.append(f"| {method} | {candidate} | {by} | {mean:.2f} | {mark} |")
     runs_made = {t.path.name: found[t] for t in done}

@@ -44,7 +44,8 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
 def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, Any]:
     """The table as data: every run's numbers, and for each row and maze ours beside the paper's."""
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
-    columns = published[str(experiment.published)]["rows"]
+    figures = published[str(experiment.published)]
+    columns = {**figures["rows"], **figures.get("footnote", {})}
     table: dict[str, dict[str, Any]] = {}
     for row_name, row in experiment.rows.items():
         for column, env in enumerate(experiment.envs):

@@ -107,8 +107,7 @@ def kept(task: Task, name: str, compute: Callable[[Task], dict[str, Any]]) -> di
     if file.is_file():
         return json.loads(file.read_text())
     found = compute(task)
-    with RunDirectory(task.path).writing():
-        file.write_text(json.dumps(found, indent=1) + "\n")
+    RunDirectory(task.path).keep(name, json.dumps(found, indent=1) + "\n")
     return found
 
 

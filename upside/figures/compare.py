@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from upside.figures import maps
-from upside.figures.curves import BLUE, GREEN, ORANGE, PALE
+from upside.figures.curves import BLUE, GREEN, ORANGE, PALE, active
+from upside.figures.curves import discriminability as of_active
 from upside.figures.maze import ground, ground_legend, legend_below
 from upside.figures.policies import (
     WALLS,
@@ -19,6 +20,7 @@ from upside.figures.policies import (
 )
 from upside.figures.scene import Scene, thousands
 from upside.figures.scene import policies as count
+from upside.types import UserError
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -106,6 +108,10 @@ def _over_interactions(group: list[Run]) -> tuple[np.ndarray, np.ndarray]:
     curves = []
     for run in group:
         known = [entry for entry in run.history if entry["discriminability"]]
+        if not known:
+            raise UserError(
+                f"{run.config.method}: a run that ended before its first round has no curve"
+            )
         x = np.array([entry["interactions"] for entry in known])
         curves.append((x, np.array([np.mean(entry["discriminability"]) for entry in known])))
     common = np.linspace(
@@ -128,19 +134,11 @@ def evolution(run: Run) -> Figure:
     draw_frames(axes, scene, born, times)
     for ax, letter in zip(axes, "ABCDEFGHI", strict=False):
         ax.set_title(f"{letter}: {ax.get_title()}", fontsize=9)
-    known = [entry for entry in run.history if entry["discriminability"]]
-    x = np.array([entry["interactions"] for entry in known]) / 1000
     above, below = left.subplots(2, 1, sharex=True)
-    number = [len(entry["discriminability"]) for entry in known]
-    above.step(x, number, where="post", color=ORANGE, lw=1, gid="active")
-    above.set_ylabel("active policies (in training)")
-    mean = [np.mean(entry["discriminability"]) for entry in known]
-    below.plot(x, mean, color=BLUE, lw=0.9, gid="mean")
-    eta = run.method.growth.eta
-    below.axhline(eta, color="black", ls="--", lw=1, label=f"η = {eta:g}")
-    below.set(ylabel="their mean discriminability", ylim=(0, 1.02))
+    x = np.array([entry["interactions"] for entry in run.history]) / 1000
+    active(above, scene, x)
+    of_active(below, scene, x)
     below.set_xlabel("interactions (thousands)")
-    below.legend(frameon=False)
     for ax in (above, below):
         for letter, time in zip("ABCDEFGHI", times, strict=False):
             ax.axvline(time / 1000, color=PALE, lw=0.5, ls=":")
@@ -148,6 +146,7 @@ def evolution(run: Run) -> Figure:
                 ax.annotate(
                     letter, (time / 1000, 1.01), xycoords=("data", "axes fraction"), fontsize=8
                 )
+        ax.legend(frameon=False, fontsize=8)
         ax.grid(color="#e6e8ec")
         ax.spines[["top", "right"]].set_visible(False)
     title = f"{scene.name}: {count(len(run) - 1)} after {thousands(run.summary['interactions'])}"

@@ -31,7 +31,7 @@ def curves(scene: Scene) -> Figure:
     figure = Figure(figsize=(8.0, 9.4), layout="constrained")
     panels = figure.subplots(4, 1, sharex=True, height_ratios=(3, 2, 3, 3))
     x = np.array([entry["interactions"] for entry in history]) / 1000
-    for ax, panel in zip(panels, (_policies, _active, _buckets, _discriminability), strict=True):
+    for ax, panel in zip(panels, (_policies, active, _buckets, discriminability), strict=True):
         panel(ax, scene, x)
         ax.grid(color="#e6e8ec")
         ax.spines[["top", "right"]].set_visible(False)
@@ -49,7 +49,7 @@ def _policies(ax: Axes, scene: Scene, x: np.ndarray) -> None:
     _counted(ax, "policies")
 
 
-def _active(ax: Axes, scene: Scene, x: np.ndarray) -> None:
+def active(ax: Axes, scene: Scene, x: np.ndarray) -> None:
     """N of the expansion at work; 0 between two of them."""
     number = [len(entry["discriminability"]) for entry in scene.run.history]
     ax.step(
@@ -77,7 +77,7 @@ def _counted(ax: Axes, what: str) -> None:
     ax.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
 
 
-def _discriminability(ax: Axes, scene: Scene, x: np.ndarray) -> None:
+def discriminability(ax: Axes, scene: Scene, x: np.ndarray) -> None:
     """d(z) of the policies in training; the lines are cut where an expansion ends."""
     scores = [entry["discriminability"] or [np.nan] for entry in scene.run.history]
     both = np.array([[np.mean(d), np.min(d)] for d in scores])

@@ -34,8 +34,8 @@ class SAC:
     """Adam step size of actor and critics (paper: 1e-3 or 1e-4)."""
     batch_pol: int = 64
     """Transitions per update (paper: 64)."""
-    alpha: float = 0.001
-    """Weight of the actions' entropy (DIAYN's own 0.1, times the 1 - γ that rewards are paid with)."""
+    alpha: float = 0.1
+    """Weight of the actions' entropy, in the unit that rewards are paid in (DIAYN's own value)."""
 
     actor: ClassVar[type[GaussianActor]] = GaussianActor
     policy_delay: ClassVar[int] = 1
@@ -54,6 +54,10 @@ class SAC:
         critic = TwinCritic(center.size + action_size, self.hidden, rng)
         actor = self.actor(mlp, jnp.asarray(center), jnp.asarray(scale))
         return State(actor, critic, critic, adam_state(mlp), adam_state(critic))
+
+    def paid_in(self, unit: float) -> SAC:
+        """The learner of rewards that are multiplied by `unit`: so is the entropy beside them."""
+        return dataclasses.replace(self, alpha=self.alpha * unit)
 
     def draws(self, action_size: int) -> int:
         """One action for the target, one for the actor."""

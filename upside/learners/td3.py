@@ -61,6 +61,10 @@ class TD3:
         critic = TwinCritic(center.size + action_size, self.hidden, rng)
         return State(actor, critic, actor, critic, adam_state(actor.mlp), adam_state(critic))
 
+    def paid_in(self, unit: float) -> TD3:
+        """The learner of rewards that are multiplied by `unit`: nothing else has their size."""
+        return self
+
     def draws(self, action_size: int) -> int:
         """Normal numbers that an update needs per transition."""
         return action_size

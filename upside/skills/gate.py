@@ -31,16 +31,16 @@ class Gate:
     least_reach: float = 0.5
     """The gate's distance is not relaxed below this, in diffusing radii of the root."""
     give_up: int = 40
-    """Expansions in a row that may keep no child once the gate is relaxed, before the search for gaps ends."""
-    reprobes: int = 1
-    """How often nodes are probed again once no free space is known, before the gate is relaxed."""
+    """Expansions in a row that may keep no child once the gate is relaxed, before new probes are made, or the run ends."""
+    reprobes: int = 3
+    """How often all nodes are probed again once no free space is known; the gate is relaxed anew after each."""
 
     def check(self) -> None:
         at_least(self, 1, "probes", "tries", "give_up")
         at_least(self, 0, "free_share", "relax", "reprobes", "arrive")
         at_most(self, 1, "free_share", "relax")
-        for name in ("reach", "least_reach"):
+        for name, fit in (("reach", 2), ("least_reach", 0.5)):
             if not getattr(self, name) > 0:
-                raise UserError(f"{flag(name)} {getattr(self, name)} is not above 0: try 0.5")
+                raise UserError(f"{flag(name)} {getattr(self, name)} is not above 0: try {fit}")
         if self.order not in ("gain", "discriminability"):
             raise UserError(f"--order {self.order} is neither gain nor discriminability")

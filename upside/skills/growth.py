@@ -39,11 +39,11 @@ class Growth:
     patience: int = 8
     """Rounds after which a policy whose discriminability does not rise is given up; 0: never (paper: 0)."""
     smooth: float = 0.3
-    """Weight of the newest discriminability in the running mean whose rise patience waits for."""
+    """Weight of the newest discriminability in the running mean whose rise patience waits for (paper: no patience)."""
     check_consolidated: bool = True
     """Drop a new policy that pushes an old one below η (paper: off)."""
-    check_blur: float = 0.6
-    """Noise on the states of that check, in diffusing radii of the root: it stands in for states never seen."""
+    check_blur: float = 0.5
+    """Noise on the states of that check, in diffusing radii of the root: as if never seen (paper: no check)."""
 
     @property
     def target(self) -> float:
@@ -87,6 +87,8 @@ class Growth:
         if not 0.0 < self.eta < 1.0:
             raise UserError(f"--eta {self.eta} is outside (0, 1): try 0.8, the paper's value")
         at_least(self, 0, "margin", "patience", "check_blur")
+        if not 0 < self.smooth <= 1:
+            raise UserError(f"--smooth {self.smooth} is outside (0, 1]: try 0.3")
         if self.max_depth is not None:
             at_least(self, 0, "max_depth")
         at_least(self, 1, "n_start", "k_steps")

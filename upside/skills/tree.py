@@ -25,8 +25,6 @@ class Node:
     """How often children were grown from it."""
     tried: list[int] = dataclasses.field(default_factory=list)
     """Probes that were claimed by a child which did not make it, as often as that happened."""
-    reprobes: int = 0
-    """How often it was probed again after nothing was left to expand."""
 
 
 class Tree:
