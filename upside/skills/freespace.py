@@ -1,8 +1,8 @@
 """Where is there room? Free space around a node, from probes and stored states alone.
 
-A probe is an episode from a node that holds a random action for a while, then diffuses. It is
-free if most of its diffusing states are farther from every consolidated policy's state buffer
-than the root's own diffusing part reaches. Distances are taken in the discriminator's feature
+A probe is an episode from a node that holds an action for a while, then diffuses. It is free if
+most of its diffusing states are farther from every consolidated policy's state buffer than a
+distance in units of how far the root's own diffusing part reaches. Distances are taken in the discriminator's feature
 space and the scale comes from the root's diffusion, so nothing here knows of mazes.
 """
 
