@@ -44,7 +44,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
 def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, Any]:
     """The table as data: every run's numbers, and for each row and maze ours beside the paper's."""
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
-    figures = published[str(experiment.published)]
+    figures = published.get(experiment.published, {"rows": {}})
     columns = {**figures["rows"], **figures.get("footnote", {})}
     table: dict[str, dict[str, Any]] = {}
     for row_name, row in experiment.rows.items():
@@ -59,9 +59,12 @@ def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, An
                 "seeds": [t.config.seed for t in runs],
                 "reachable": reports[0]["reachable"],
                 "policies": [r["policies"] for r in reports],
+                "above_eta_on_fresh_states": [
+                    r["share_above_eta_on_fresh_states"] for r in reports
+                ],
                 "interactions": [r["interactions"] for r in reports],
                 "seconds_per_million": [
-                    round(1e6 * r["seconds"] / r["interactions"], 2) for r in reports
+                    round(1e6 * r["seconds"] / max(1, r["interactions"]), 2) for r in reports
                 ],
                 "paper": paper,
             }
@@ -75,17 +78,17 @@ def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, An
 
 
 def markdown(data: dict[str, Any]) -> str:
-    """The table as text: mean ± spread, IQM with its interval, and the paper's figure."""
+    """The table as text: mean ± spread, IQM with its interval, policies, and the paper's figure if there is one."""
     envs = list(dict.fromkeys(env for cells in data["table"].values() for env in cells))
-    lines = [
-        "| row | " + " | ".join(f"{env}: ours | IQM [95 %] | paper" for env in envs) + " |",
-        "|---" * (1 + 3 * len(envs)) + "|",
-    ]
+    published = any(cell["paper"] for cells in data["table"].values() for cell in cells.values())
+    columns = ["ours", "IQM [95 %]", "policies", *(["paper"] if published else [])]
+    heads = [f"{env}: {columns[0]} | " + " | ".join(columns[1:]) for env in envs]
+    lines = [f"| row | {' | '.join(heads)} |", "|---" * (1 + len(columns) * len(envs)) + "|"]
     for name, cells in data["table"].items():
         parts = [name]
         for env in envs:
             cell = cells.get(env)
-            parts += _cell(cell) if cell else ["", "", ""]
+            parts += _cell(cell)[: len(columns)] if cell else [""] * len(columns)
         lines.append("| " + " | ".join(parts) + " |")
     return "\n".join(lines) + "\n"
 
@@ -94,5 +97,6 @@ def _cell(cell: dict[str, Any]) -> list[str]:
     spread = f" ± {cell['spread']:.2f}" if cell["spread"] is not None else ""
     low_high = cell["interval"]
     interval = f" [{low_high[0]:.1f}, {low_high[1]:.1f}]" if low_high else ""
+    policies = f"{sum(cell['policies']) / len(cell['policies']):.1f}"
     paper = f"{cell['paper'][0]:.2f} ± {cell['paper'][1]:.2f}" if cell["paper"] else ""
-    return [f"{cell['mean']:.2f}{spread}", f"{cell['iqm']:.1f}{interval}", paper]
+    return [f"{cell['mean']:.2f}{spread}", f"{cell['iqm']:.1f}{interval}", policies, paper]
