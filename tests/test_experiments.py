@@ -97,7 +97,7 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
 
 
 def test_figures_of_the_paper_show_runs_of_its_table(tmp_path, capfd):
-    common = ["--output", str(tmp_path), "--interactions", "48000", "--seeds", "0"]
+    common = ["--output", str(tmp_path), "--interactions", "26000", "--seeds", "0"]
     for name in ("discriminability-diayn", "discriminator-maps", "policies-mazes"):
         assert cli.main(["reproduce", name, *common, "--rows", "diayn-20"]) == 0
         assert (tmp_path / name / f"{name}.png").stat().st_size > 10_000
@@ -109,7 +109,7 @@ def test_figures_of_the_paper_show_runs_of_its_table(tmp_path, capfd):
 def test_the_paper_selects_by_intrinsic_reward_or_by_the_number_of_policies(tmp_path, capfd):
     rows = ["diayn", "diayn+sigma=0.1", "diayn-curr"]
     command = ["reproduce", "selection-mazes", "--output", str(tmp_path), "--rows", *rows]
-    assert cli.main([*command, "--interactions", "26000"]) == 0
+    assert cli.main([*command, "--interactions", "14000"]) == 0
     found = json.loads((tmp_path / "selection-mazes" / "selection.json").read_text())["methods"]
     assert found["diayn"]["by"] == "intrinsic reward"
     assert found["diayn-curr"]["by"] == "policies"

@@ -13,7 +13,7 @@ from upside.engine.learning import judge, weights
 from upside.skills.growth import Child, Expansion
 
 HARM = 0.05  # of a node's discriminability, by policies beside it
-COPIES = 8  # of every state, where it stands for its surroundings
+COPIES = 4  # of every state, where it stands for its surroundings
 SETTLING = 30  # times K_discr updates of the judge at the end of a run
 
 

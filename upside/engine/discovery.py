@@ -99,7 +99,6 @@ class Discovery:
         self.looks = 0
         """How often all nodes were probed anew."""
         self.capacity = capacity
-        self._root_key = jax.random.key(seed)
         self.arrays = self._empty()
 
     def _empty(self) -> Arrays:
@@ -206,9 +205,10 @@ class Discovery:
     # ---------------------------------------------------------------- randomness
 
     def key(self) -> PRNGKeyArray:
-        """A key never used before: the seed's key folded with a counter that is part of the state."""
+        """A key never used before: made on the host of the seed and a counter that is part of the state."""
         self.counters.keys += 1
-        return jax.random.fold_in(self._root_key, self.counters.keys)
+        words = np.random.SeedSequence([self.seed, self.counters.keys]).generate_state(2)
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
 
     def rng(self) -> np.random.Generator:
         """The same for what is drawn on the host: the first values of new networks."""

@@ -156,8 +156,11 @@ def _evaluate(run: Discovery, x: Expansion) -> str:
     learning.judge(run, x, run.method.judge.k_discr)
     if run.method.gate is not None:
         learning.arrive(run, x, run.method.gate)
-    if growth.freeze:
-        _confirm(run, x, [c for c in x.children if not c.frozen and c.d > growth.target])
+    passed = [c for c in x.children if not c.frozen and c.d > growth.target]
+    if growth.freeze and passed:
+        _confirm(run, x, passed)
+    for child in x.children:
+        child.frozen = child.frozen and child.d > growth.target
     return "round"
 
 
@@ -181,8 +184,6 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
         child.arrived = child.arrived or child.frozen
     if any(c.frozen for c in passed):
         learning.judge(run, x, 3 * k_discr)
-    for child in x.children:
-        child.frozen = child.frozen and child.d > growth.target
 
 
 # -------------------------------------------------------------------- the end of an expansion
