@@ -117,7 +117,9 @@ def cell(tmp_path):
 def test_new_ground_comes_before_gaps_and_the_search_for_gaps_ends(cell):
     """When nothing is free, nodes are probed again; then the gate is relaxed; then the run gives up."""
     method = quick(methods.get("upside"))
-    method = dataclasses.replace(method, gate=dataclasses.replace(method.gate, give_up=2))
+    method = dataclasses.replace(
+        method, gate=dataclasses.replace(method.gate, give_up=2, reprobes=2)
+    )
     run = Discovery(envs.make(cell), method, 0, 200_000)
     events, seen = [], []
     for event in rounds(run):
@@ -135,7 +137,7 @@ def test_new_ground_comes_before_gaps_and_the_search_for_gaps_ends(cell):
     ("name", "maze", "budget"),
     [
         ("upside", "wall-free-maze", 6000),
-        ("upside", "cell", 9000),
+        ("upside", "cell", 6000),
         ("upside-paper", "u-maze", 6000),
     ],
 )
@@ -190,8 +192,8 @@ def test_around_its_states_a_policy_is_told_apart_less_surely_than_on_them(finis
 
 
 def test_more_policies_than_the_capacity_double_it():
-    run = discover("upside", seed=0, budget=20_000)
-    run = Discovery(run.env, run.method, 0, 20_000, capacity=4)
+    run = discover("upside", seed=0, budget=12_000)
+    run = Discovery(run.env, run.method, 0, 12_000, capacity=4)
     list(rounds(run))
     assert len(run.tree) > 4
     assert run.capacity >= len(run.tree)

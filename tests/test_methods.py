@@ -221,7 +221,7 @@ def test_smm_visits_more_buckets_than_diayn_in_an_open_maze():
         method = dataclasses.replace(
             method, growth=Fixed(3), plan=Plan(T=100, H=0), practice=practice
         )
-        run = Discovery(envs.make("wall-free-maze"), method, 0, 30_000)
+        run = Discovery(envs.make("wall-free-maze"), method, 0, 15_000)
         list(rounds(run))
         seen[name] = len(run.buckets)
     assert seen["smm"] > seen["diayn"], seen

@@ -14,6 +14,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
@@ -208,7 +209,7 @@ class Discovery:
         """A key never used before: made on the host of the seed and a counter that is part of the state."""
         self.counters.keys += 1
         words = np.random.SeedSequence([self.seed, self.counters.keys]).generate_state(2)
-        return jax.random.wrap_key_data(words, impl="threefry2x32")
+        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
     def rng(self) -> np.random.Generator:
         """The same for what is drawn on the host: the first values of new networks."""

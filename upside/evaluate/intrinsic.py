@@ -35,7 +35,7 @@ def intrinsic_reward(run: Run, episodes: int = 20, seed: int = 0) -> float:
     flat = states.reshape(n, -1, states.shape[-1])
     scores = Scores(
         judge=run.judge,
-        classes=run.counts > 0,
+        classes=jnp.asarray(run.counts > 0),
         labels=np.arange(1, n + 1),
         log_rho=np.full(n, -np.log(n), np.float32),
         recent=flat,
