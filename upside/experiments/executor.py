@@ -48,7 +48,7 @@ def ray(tasks: list[Task], address: str) -> Iterator[tuple[Task, str]]:
         num_cpus=1, max_retries=-1, max_calls=1, runtime_env={"env_vars": ENVIRONMENT}
     )(perform_here)
     try:
-        waiting = {remote.remote(task.words()): task for task in tasks}
+        waiting = {remote.remote(task.path.absolute()): task for task in tasks}
         while waiting:
             (done,), _ = cluster.wait(list(waiting), num_returns=1)
             task = waiting.pop(done)

@@ -6,9 +6,7 @@ again where the run directory was left, so a reproduction resumes run by run and
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import json
 import os
 import subprocess
@@ -86,14 +84,15 @@ def perform(words: list[str]) -> str:
     return _reason(done.returncode, done.stderr)
 
 
-def perform_here(words: list[str]) -> str:
-    """Do a task in this very process, so that it ends when the process is ended."""
-    from upside import cli
+def perform_here(path: Path) -> str:
+    """Continue the run at `path` in this very process, so that it ends when the process is ended."""
+    from upside.session import Session
 
-    error = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(error):
-        code = cli.main(words)
-    return _reason(code, error.getvalue())
+    try:
+        Session.resume(RunDirectory.open(path)).run()
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def _reason(code: int, error: str) -> str:
