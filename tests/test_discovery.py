@@ -136,7 +136,6 @@ def test_new_ground_comes_before_gaps_and_the_search_for_gaps_ends(cell):
 @pytest.mark.parametrize(
     ("name", "maze", "budget"),
     [
-        ("upside", "wall-free-maze", 6000),
         ("upside", "cell", 6000),
         ("upside-paper", "u-maze", 6000),
     ],
