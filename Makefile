@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 .PHONY: demo test test-ray lint bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/upside train upside --env bottleneck-maze --seed 0 --max-interactions 150000 --run-dir runs/demo --overwrite
+	$(BIN)/upside train upside --env bottleneck-maze --seed 0 --max-interactions 250000 --run-dir runs/demo --overwrite
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest -n 2

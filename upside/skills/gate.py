@@ -32,7 +32,7 @@ class Gate:
     """The gate's distance is not relaxed below this, in diffusing radii of the root."""
     give_up: int = 40
     """Expansions in a row that may keep no child once the gate is relaxed, before new probes are made, or the run ends."""
-    reprobes: int = 1
+    reprobes: int = 3
     """How often all nodes are probed again once no free space is known; the gate is relaxed anew after each."""
 
     def check(self) -> None:
