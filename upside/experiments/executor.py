@@ -18,7 +18,7 @@ from upside.types import UserError
 def local(tasks: list[Task], workers: int) -> Iterator[tuple[Task, str]]:
     """A process for each run, `workers` at a time: one that is killed takes no other with it."""
     with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(perform, task.words()): task for task in tasks}
+        waiting = {pool.submit(perform, task.path): task for task in tasks}
         try:
             for done in as_completed(waiting):
                 yield waiting[done], done.result()

@@ -62,30 +62,29 @@ class Task:
         else:
             RunDirectory.create(self.path, self.config)
 
-    def words(self) -> list[str]:
-        """What `upside` is told to do or continue it."""
-        return ["resume", str(self.path.absolute()), "--no-figures"]
-
 
 def _plain(config: Config) -> dict[str, Any]:
     """As it is written and read: lists instead of tuples."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
-def perform(words: list[str]) -> str:
-    """Do a task in a process of its own; returns what went wrong, or nothing."""
+def perform(path: Path) -> str:
+    """Continue the run at `path` in a process of its own; returns what went wrong, or nothing."""
     done = subprocess.run(
-        [sys.executable, "-m", "upside.cli", *words],
+        [sys.executable, "-m", "upside.cli", "resume", str(path.absolute()), "--no-figures"],
         capture_output=True,
         text=True,
         env={**os.environ, **ENVIRONMENT},
         check=False,
     )
-    return _reason(done.returncode, done.stderr)
+    if not done.returncode:
+        return ""
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"ended with code {done.returncode}"
 
 
 def perform_here(path: Path) -> str:
-    """Continue the run at `path` in this very process, so that it ends when the process is ended."""
+    """The same in this very process, so that it ends when the process is ended."""
     from upside.session import Session
 
     try:
@@ -93,11 +92,6 @@ def perform_here(path: Path) -> str:
     except UserError as error:
         return str(error)
     return ""
-
-
-def _reason(code: int, error: str) -> str:
-    lines = error.strip().splitlines()
-    return "" if not code else lines[-1] if lines else f"ended with code {code}"
 
 
 def kept(task: Task, name: str, compute: Callable[[Task], dict[str, Any]]) -> dict[str, Any]:
