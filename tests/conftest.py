@@ -4,14 +4,25 @@ Promotion of dtypes stays JAX's standard one: counts are multiplied with uniform
 """
 
 import os
-
-os.environ.setdefault("UPSIDE_CACHE", "")  # tests measure what a fresh machine does
+import shutil
+import tempfile
 
 from hypothesis import settings
 from jaxtyping import install_import_hook
+
+# Tests and the commands they start share what is compiled, from an empty cache at every test run.
+CACHE = os.environ.get("UPSIDE_TESTS_CACHE") or tempfile.mkdtemp(prefix="upside-tests-")
+os.environ["UPSIDE_TESTS_CACHE"] = os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE
+os.environ["UPSIDE_CACHE"] = ""
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
 hook = install_import_hook("upside", "beartype.beartype")
 hook.__enter__()  # for the whole session: nothing of `upside` may be imported before
 
 settings.register_profile("upside", deadline=None)  # a busy machine is not a failure
 settings.load_profile("upside")
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):  # not in a worker: they are still at work when one ends
+        shutil.rmtree(CACHE, ignore_errors=True)

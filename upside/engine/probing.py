@@ -22,7 +22,7 @@ def plant(run: Discovery) -> None:
     prepared = judge.prepare(run.arrays.judge, run.env, run.radius, labels(run), run.rng())
     run.set(judge=prepared)
     if run.method.gate:
-        probe(run, run.method.gate, 0)
+        probe(run, 0, np.arange(run.method.gate.probes))
 
 
 def _diffuse_around_root(run: Discovery) -> None:
@@ -47,24 +47,65 @@ def _diffuse_around_root(run: Discovery) -> None:
     run.radius = freespace.radius(around[:walks].reshape(-1, around.shape[-1]))
 
 
-def probe(run: Discovery, gate: Gate, node: int) -> None:
+def probe(run: Discovery, node: int, slots: np.ndarray) -> None:
     """Look for free space around `node`, where `go_to` left us; kept for its expansion."""
-    wanted, done = gate.probes, 0
-    while done < wanted:
-        wants = run.spread(wanted - done)
+    while slots.size:
+        wants = run.spread(slots.size)
         got = run.episodes(node, wants, PROBE, 0.0)
-        taken = np.arange(got.action.shape[1]) < wants[:, None]
+        taken, now = np.arange(got.action.shape[1]) < wants[:, None], slots[: wants.sum()]
         for store, new in zip(run.arrays.probes, got, strict=True):
-            store[node, done : done + wants.sum()] = np.asarray(new)[taken]
-        done += int(wants.sum())
+            store[node, now] = np.asarray(new)[taken]
+        run.tree[node].forget(now.tolist())
+        slots = slots[now.size :]
+
+
+def spent(run: Discovery, gate: Gate, node: int) -> np.ndarray:
+    """The probes of `node`, those first that may make room: of no use any more, or near what is taken."""
+    gaps = run.clearances[node].mean(-1)
+    return np.argsort(np.where(_left(run, gate, node), gaps, 0.0), kind="stable")
 
 
 def measure(run: Discovery) -> None:
     """How far is every probe's diffusing part from what is consolidated?"""
-    n = len(run.tree)
-    taken = run.arrays.buffers[:n].reshape(-1, run.arrays.buffers.shape[-1])
-    states = np.asarray(run.arrays.probes.features[:n, :, run.method.plan.T :])
-    run.clearances = freespace.clearance(states, taken)
+    states = _diffusing(run)[: len(run.tree)]
+    run.clearances = freespace.clearance(states, _taken(run))
+
+
+def _diffusing(run: Discovery) -> np.ndarray:
+    """The diffusing states of every node's probes."""
+    return np.asarray(run.arrays.probes.features)[:, :, run.method.plan.T :]
+
+
+def _taken(run: Discovery) -> np.ndarray:
+    """All states of consolidated policies."""
+    buffers = run.arrays.buffers[: len(run.tree)]
+    return buffers.reshape(-1, buffers.shape[-1])
+
+
+def glean(run: Discovery, gate: Gate, node: int) -> None:
+    """Training episodes from `node` that ended on new ground take the place of probes that did not.
+
+    They were paid for already. New ground is far from consolidated policies, and from the node's own
+    probes: what those have claimed in vain is not claimed again under another number.
+    """
+    T, replay, probes = run.method.plan.T, run.arrays.replay, run.arrays.probes
+    states = np.asarray(replay.judged)[: int(replay.size), -run.method.plan.H :]
+    known = _diffusing(run)[node].reshape(-1, states.shape[-1])
+    taken, distance = np.concatenate([_taken(run), known]), gate.reach * run.radius
+    far = np.flatnonzero(freespace.clearance(states[:, -1], taken) > distance)
+    if not far.size:
+        return
+    gaps = freespace.clearance(states[far], taken)
+    found = freespace.mutually_free(states[far], gaps, distance, gate.free_share, gate.probes)
+    measure(run)
+    o, a = run.env.observation_size, run.env.action_size
+    for slot, episode in zip(spent(run, gate, node), far[found], strict=False):
+        row = np.asarray(replay.rows[episode])
+        probes.obs[node, slot, : T + 1] = np.concatenate([row[:, :o], row[-1:, o + a : -1]])
+        probes.action[node, slot, :T] = row[:, o : o + a]
+        probes.terminated[node, slot, :T] = row[:, -1] > 0
+        probes.features[node, slot, T:] = states[episode]
+        run.tree[node].forget([int(slot)])
 
 
 def claims(run: Discovery, gate: Gate, node: int) -> list[int]:
@@ -75,12 +116,16 @@ def claims(run: Discovery, gate: Gate, node: int) -> list[int]:
     """
     if not run.method.plan.fits(run.tree[node].depth):
         return []
-    gaps, share = run.clearances[node], gate.free_share
-    new_ground = freespace.free(gaps, gate.reach * run.radius, share)
-    left = _tries(run, gate, node) < np.where(new_ground, gate.tries, 1)
-    states = np.asarray(run.arrays.probes.features[node, :, run.method.plan.T :])
-    gaps, distance = np.where(left[:, None], gaps, 0.0), run.reach * run.radius
-    return freespace.mutually_free(states, gaps, distance, share, run.method.growth.n_max)
+    states = _diffusing(run)[node]
+    gaps = np.where(_left(run, gate, node)[:, None], run.clearances[node], 0.0)
+    distance, most = run.reach * run.radius, run.method.growth.n_max
+    return freespace.mutually_free(states, gaps, distance, gate.free_share, most)
+
+
+def _left(run: Discovery, gate: Gate, node: int) -> np.ndarray:
+    """Which probes of `node` may still be claimed."""
+    new_ground = freespace.free(run.clearances[node], gate.reach * run.radius, gate.free_share)
+    return _tries(run, gate, node) < np.where(new_ground, gate.tries, 1)
 
 
 def gain(run: Discovery, gate: Gate, node: int) -> float:

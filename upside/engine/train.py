@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+import numpy as np
+
 from upside.engine import consolidation, learning, probing
 from upside.engine.discovery import BudgetSpent, Discovery
 from upside.skills.gate import Gate
@@ -77,18 +79,18 @@ def _best(run: Discovery, gate: Gate, gains: dict[int, float]) -> int:
 def _look_closer(run: Discovery, gate: Gate, nodes: list[int]) -> bool:
     """No node has a free probe, or gaps are tried in vain: look elsewhere, or closer; False if all that was done.
 
-    First all nodes are probed anew, for passages that no probe has found: they lead to more than
-    gaps do. Then the gate is relaxed step by step. Then the same again, with new probes.
+    First some probes of every node are made anew, for passages that none has found: they lead to more
+    than gaps do. When that was in vain several times, the gate is relaxed step by step. Then the
+    same again, with new probes.
     """
     closer, gave_up = run.reach * gate.relax, run.vain >= gate.give_up
     may_relax = gate.least_reach <= closer < run.reach and not gave_up
+    looked = run.looks > 0 and run.looks % gate.looks == 0
     run.vain = 0
-    if may_relax and run.looks:
+    if may_relax and (looked or not gate.reprobes):
         run.reach = closer
-    elif run.looks < gate.reprobes:
+    elif run.looks < gate.looks * gate.reprobes:
         _probe_again(run, gate, nodes)
-    elif may_relax:
-        run.reach = closer
     else:
         return False
     return True
@@ -97,9 +99,8 @@ def _look_closer(run: Discovery, gate: Gate, nodes: list[int]) -> bool:
 def _probe_again(run: Discovery, gate: Gate, nodes: list[int]) -> None:
     run.looks, run.reach = run.looks + 1, gate.reach
     for z in sorted(nodes, key=lambda z: run.tree[z].depth):
-        run.tree[z].tried.clear()
         run.go_to(z)
-        probing.probe(run, gate, z)
+        probing.probe(run, z, probing.spent(run, gate, z)[: -(-gate.probes // gate.looks)])
 
 
 # -------------------------------------------------------------------- how many policies
@@ -130,11 +131,15 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
             break
         yield _evaluate(run, x)
     new = _finish(run, x)
+    if gate and gate.glean:
+        probing.glean(run, gate, x.node)
     run.vain = run.vain + 1 if run.relaxed and not new else 0
+    if new and not run.relaxed:
+        run.looks = 0
     for node in new:
         run.go_to(node)
         if gate and _may_grow(run, node):
-            probing.probe(run, gate, node)
+            probing.probe(run, node, np.arange(gate.probes))
     yield "consolidated" if new else "no child"
 
 

@@ -91,6 +91,8 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "order-by-discriminability": {"order": "discriminability"},
     "no-claims": {"claim": False},
     "gate-at-1": {"reach": 1.0},
+    "no-gleaning": {"glean": False},
+    "one-look": {"looks": 1},
     "no-reprobes": {"reprobes": 0},
     "arrive-when-confirmed": {"arrive": 1.0},
     "no-trend": {"smooth": 1.0},

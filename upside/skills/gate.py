@@ -32,11 +32,15 @@ class Gate:
     """The gate's distance is not relaxed below this, in diffusing radii of the root."""
     give_up: int = 40
     """Expansions in a row that may keep no child once the gate is relaxed, before new probes are made, or the run ends."""
+    glean: bool = True
+    """Training episodes that ended on new ground take the place of probes that did not."""
+    looks: int = 3
+    """Looks in vain for new ground before the gate is relaxed; each makes this fraction of all probes anew."""
     reprobes: int = 3
-    """How often all nodes are probed again once no free space is known; the gate is relaxed anew after each."""
+    """How often that is done before a run ends without new ground; the gate is relaxed anew after each."""
 
     def check(self) -> None:
-        at_least(self, 1, "probes", "tries", "give_up")
+        at_least(self, 1, "probes", "tries", "give_up", "looks")
         at_least(self, 0, "free_share", "relax", "reprobes", "arrive")
         at_most(self, 1, "free_share", "relax")
         for name, fit in (("reach", 2), ("least_reach", 0.5)):

@@ -7,6 +7,7 @@ discriminator; node 0 is the root, a diffusing part around s_0 without a skill.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -25,6 +26,11 @@ class Node:
     """How often children were grown from it."""
     tried: list[int] = dataclasses.field(default_factory=list)
     """Probes that were claimed by a child which did not make it, as often as that happened."""
+
+    def forget(self, probes: Iterable[int]) -> None:
+        """Other probes have taken the place of these."""
+        gone = set(probes)
+        self.tried = [probe for probe in self.tried if probe not in gone]
 
 
 class Tree:
