@@ -14,6 +14,7 @@ from jaxtyping import install_import_hook
 CACHE = os.environ.get("UPSIDE_TESTS_CACHE") or tempfile.mkdtemp(prefix="upside-tests-")
 os.environ["UPSIDE_TESTS_CACHE"] = os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE
 os.environ["UPSIDE_CACHE"] = ""
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")  # programs are run briefly
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
 hook = install_import_hook("upside", "beartype.beartype")

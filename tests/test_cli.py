@@ -185,13 +185,12 @@ def test_a_damaged_checkpoint_is_passed_over(run_dir, tmp_path):
 def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path):
     """Processes that are really killed; a checkpoint after every round, so writes are hit too."""
     program = [sys.executable, "-m", "upside.cli"]
-    environment = {**os.environ, "UPSIDE_CACHE": str(tmp_path / "cache")}
     options = ["--checkpoint-seconds", "0", "--no-figures"]
     whole = tmp_path / "whole"
-    subprocess.run([*program, *train(whole), *options], env=environment, check=True)
+    subprocess.run([*program, *train(whole), *options], check=True)
     cut = tmp_path / "cut"
     moments = random.Random(0)
-    process = subprocess.Popen([*program, *train(cut), *options], env=environment)
+    process = subprocess.Popen([*program, *train(cut), *options])
     for _ in range(4):
         while process.poll() is None and not list((cut / "checkpoints").glob("*.safetensors")):
             time.sleep(0.01)
@@ -199,7 +198,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path)
         process.send_signal(signal.SIGKILL)
         process.wait()
         resume = [*program, "resume", str(cut), *options]
-        process = subprocess.Popen(resume, env=environment)
+        process = subprocess.Popen(resume)
     assert process.wait() == 0
     for name in ("tree.safetensors",):
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
