@@ -1,6 +1,7 @@
-"""Make a results file from run directories: python results/collect.py OUT.json RUN_DIR ...
+"""Make a results file from run directories: python results/collect.py OUT.json COMMIT RUN_DIR ...
 
 Each run's own configuration says what was run; the command that repeats it is written beside it.
+COMMIT is that of the code that made the runs.
 """
 
 import dataclasses
@@ -36,7 +37,7 @@ def entry(path: str) -> dict:
 
 
 def main() -> None:
-    out, *paths = sys.argv[1:]
+    out, commit, *paths = sys.argv[1:]
     runs = [entry(path) for path in paths]
     buckets = [r["coverage"]["buckets"] for r in runs]
     summary = {
@@ -49,7 +50,8 @@ def main() -> None:
         ),
     }
     with open(out, "w") as file:
-        json.dump({"version": __version__, "summary": summary, "runs": runs}, file, indent=1)
+        whole = {"version": __version__, "commit": commit, "summary": summary, "runs": runs}
+        json.dump(whole, file, indent=1)
         file.write("\n")
     print(out, json.dumps(summary))
 

@@ -16,6 +16,7 @@ LAYERS = [
     {"learners", "models", "skills", "rewards"},
     {"engine"},
     {"methods", "runs", "run", "session", "evaluate"},
+    {"downstream"},
     {"figures", "progress", "bench", "experiments"},
     {"cli"},
     {"", "__main__"},  # the package itself: what users import

@@ -82,6 +82,14 @@ class SAC:
         actor = eqx.tree_at(lambda a: a.mlp, state.actor, mlp)
         return dataclasses.replace(state, actor=actor, actor_opt=actor_opt)
 
+    def value(self, state: State, obs: Float[Array, "*b obs"]) -> Float[Array, "*b"]:
+        """V(s) = min_i Q'_i(s, a) at the policy's mean."""
+        return jnp.min(state.critic_target(obs, state.actor.squash(obs)), axis=0)
+
+    def begin(self, state: State, actor: GaussianActor) -> State:
+        """Go on from an actor that exists; what it is worth is not known yet."""
+        return dataclasses.replace(state, actor=actor)
+
     def check(self) -> None:
         at_least(self, 1, "hidden", "batch_pol")
         at_least(self, 0, "gamma", "tau", "lr_pol", "alpha")

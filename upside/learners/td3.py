@@ -86,6 +86,14 @@ class TD3:
             state = update_critic(self, state, batch, next_actions[i])
         return update_actor(self, state, batch, moves)
 
+    def value(self, state: State, obs: Float[Array, "*b obs"]) -> Float[Array, "*b"]:
+        """V(s) = min_i Q'_i(s, π'(s)), by the target networks."""
+        return jnp.min(state.critic_target(obs, state.actor_target.squash(obs)), axis=0)
+
+    def begin(self, state: State, actor: Actor) -> State:
+        """Go on from an actor that exists; what it is worth is not known yet."""
+        return dataclasses.replace(state, actor=actor, actor_target=actor)
+
     def check(self) -> None:
         at_least(self, 1, "hidden", "batch_pol", "policy_delay")
         at_least(self, 0, "gamma", "tau", "sigma", "lr_pol", "target_noise", "noise_clip")

@@ -1,0 +1,201 @@
+"""Reach unknown goals with a run's policies: select one, fine-tune its chain, say what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from upside.downstream import select, tune
+from upside.downstream.episodes import Episodes, discounted, rollout
+from upside.downstream.tasks import Task
+from upside.downstream.tune import Chain, Tuning
+from upside.learners.sac import SAC
+from upside.learners.td3 import TD3
+from upside.nets import Actor, stack
+from upside.run import Run
+from upside.types import UserError
+
+EVALUATION = (
+    10  # stochastic episodes that measure a policy at the end; not interactions of learning
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A policy under a task."""
+
+    reward: float
+    """Mean discounted return: γ^τ for a goal reached with the τ-th step, 0 if it is not."""
+    success: float
+    """Share of episodes that ended by the task."""
+    steps: float | None
+    """Mean steps of those that did; None if none did."""
+
+    @classmethod
+    def of(cls, episodes: Episodes, gamma: float) -> Measured:
+        over = np.asarray(episodes.over)
+        steps = float(np.asarray(episodes.length)[over].mean()) if over.any() else None
+        return cls(float(discounted(episodes, gamma).mean()), float(over.mean()), steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """What became of one task."""
+
+    policy: int
+    """The policy that was chosen."""
+    found: bool
+    """Whether any policy was paid while one was chosen; if not, the choice was blind."""
+    before: Measured
+    """The policy as it was: its chain of skills, then its diffusing part, in N_explo episodes."""
+    after: Measured
+    """Noise-free, with the actors of its best noise-free episode; or as it was, if that is better."""
+    stochastic: Measured
+    """The same with the learner's exploration noise, in EVALUATION episodes."""
+    tuned: bool
+    """Whether fine-tuning made it better."""
+    selection: int
+    """Interactions to choose."""
+    tuning: int
+    """Interactions to fine-tune."""
+    path_before: np.ndarray
+    """Observations of the best of the N_explo episodes, until it was over."""
+    path_after: np.ndarray
+    actors: Actor
+    """The fine-tuned chain, stacked: stage k acts from step k T on."""
+    last: int
+
+
+class Finetuning:
+    """All tasks side by side; between two rounds everything that changes is in `chains` and `history`."""
+
+    def __init__(
+        self,
+        run: Run,
+        tasks: list[Task],
+        budget: int,
+        tuning: Tuning | None = None,
+        horizon: int | None = None,
+        seed: int = 0,
+    ):
+        self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
+        self.tuning = tuning or default(run)
+        self.tuning.check()
+        self.horizon = horizon or run.method.plan.H_max
+        if budget < 1:
+            raise UserError(f"--budget {budget} is less than 1: try 200000")
+        self.gamma = self.tuning.learner.gamma
+        explored = select.explore(run, self.tuning.n_explo, self.horizon, seed)
+        self.choices = [
+            select.choose(run.env, task, self.gamma, *explored, self._rng(task)) for task in tasks
+        ]
+        stages = tune.stages(run, self.choices, self.horizon)
+        self.chains: Chain = stack(
+            [
+                tune.chain(run, choice, self.tuning, stages, self.horizon, self._rng(task))
+                for task, choice in zip(tasks, self.choices, strict=True)
+            ]
+        )
+        self.budgets = np.array([max(0, budget - choice.interactions) for choice in self.choices])
+        self.together = stack(tasks)
+        self.rounds = 0
+        self.history: list[dict[str, Any]] = []
+        """A line a round: what each chain has spent, and its noise-free return and best so far."""
+
+    def _rng(self, task: Task) -> np.random.Generator:
+        return np.random.default_rng([self.seed, _number(task)])
+
+    def _key(self, task: Task, what: int) -> jax.Array:
+        """Of the task itself, not of its place among others: alone it is done the same."""
+        words = np.random.SeedSequence([self.seed, _number(task), what]).generate_state(2)
+        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+    @property
+    def done(self) -> bool:
+        return bool((np.asarray(self.chains.spent) >= self.budgets).all())
+
+    def step(self) -> dict[str, Any]:
+        """One round of every chain whose budget is not spent."""
+        self.rounds += 1
+        keys = jnp.stack([self._key(task, self.rounds) for task in self.tasks])
+        self.chains, (gained, _) = tune.round_of_all(
+            self.run.env,
+            self.tuning,
+            self.run.method.plan.T,
+            self.together,
+            self.chains,
+            self.budgets,
+            keys,
+        )
+        line = {
+            "round": self.rounds,
+            "spent": np.asarray(self.chains.spent).tolist(),
+            "return": [None if x < 0 else float(x) for x in np.asarray(gained)],
+            "best": np.asarray(self.chains.best_return).tolist(),
+        }
+        self.history.append(line)
+        return line
+
+    def results(self) -> list[Reached]:
+        return [self._result(i) for i in range(len(self.tasks))]
+
+    def _result(self, i: int) -> Reached:
+        choice, task = self.choices[i], self.tasks[i]
+        one = jax.tree.map(lambda leaf: leaf[i], self.chains)
+        before = Measured.of(choice.episodes, self.gamma)
+        noise_free, noisy = self._evaluate(task, one)
+        after, stochastic = Measured.of(noise_free, self.gamma), Measured.of(noisy, self.gamma)
+        as_it_was = _best(choice.episodes, self.gamma)
+        tuned = after.reward > before.reward
+        path = _path(noise_free, 0) if tuned else _path(choice.episodes, as_it_was)
+        return Reached(
+            policy=choice.policy,
+            found=choice.found,
+            before=before,
+            after=after if tuned else before,
+            stochastic=stochastic if tuned else before,
+            tuned=tuned,
+            selection=choice.interactions,
+            tuning=int(one.spent),
+            path_before=_path(choice.episodes, as_it_was),
+            path_after=path,
+            actors=one.best,
+            last=int(one.last),
+        )
+
+    def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
+        """One noise-free episode of the best actors, and some with noise at every stage."""
+        env, sigma, T = self.run.env, self.tuning.learner.sigma, self.run.method.plan.T
+        noise_key, env_key = jax.random.split(self._key(task, 0))
+        shape = (EVALUATION, self.horizon, env.action_size)
+        noise = sigma * jax.random.normal(noise_key, shape)
+        noise = jnp.concatenate([jnp.zeros_like(noise[:1]), noise])
+        keys = jax.random.split(env_key, EVALUATION + 1)
+        act = lambda n, k: rollout(env, task, one.best, one.last, T, n, jnp.zeros((), int), k)  # noqa: E731
+        every = jax.jit(jax.vmap(act))(noise, keys)
+        noise_free = jax.tree.map(lambda leaf: leaf[:1], every)
+        return noise_free, jax.tree.map(lambda leaf: leaf[1:], every)
+
+
+def default(run: Run) -> Tuning:
+    """Fine-tuning with the kind of learner and the size of networks that the skills have."""
+    kind = SAC if isinstance(run.method.learner, SAC) else TD3
+    return Tuning(learner=kind(hidden=run.method.learner.hidden))
+
+
+def _number(task: Task) -> int:
+    """The same number for the same task."""
+    return zlib.crc32(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(task)))
+
+
+def _best(episodes: Episodes, gamma: float) -> int:
+    return int(np.argmax(np.asarray(discounted(episodes, gamma))))
+
+
+def _path(episodes: Episodes, i: int) -> np.ndarray:
+    return np.asarray(episodes.obs)[i, : int(episodes.length[i]) + 1]

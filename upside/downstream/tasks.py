@@ -1,0 +1,68 @@
+"""What is asked of skills once they are discovered: a reward of states, and when an episode is over.
+
+A task is a pytree, so that many of one kind are stacked and trained side by side in one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from upside.types import Environment, UserError
+
+
+class Task(Protocol):
+    """Rewards of the states of an episode, and which of them end it."""
+
+    def __call__(
+        self, features: Float[Array, "steps feat"]
+    ) -> tuple[Float[Array, " steps"], Bool[Array, " steps"]]: ...
+
+
+class Goal(eqx.Module):
+    """Sparse: r(s) = 1 within `radius` of a place that is unknown until it is reached, then it is over."""
+
+    place: Float[Array, " feat"]
+    radius: Float[Array, ""]
+
+    def __call__(
+        self, features: Float[Array, "steps feat"]
+    ) -> tuple[Float[Array, " steps"], Bool[Array, " steps"]]:
+        there = jnp.linalg.norm(features - self.place, axis=-1) <= self.radius
+        return there.astype(float), there
+
+
+class Reward(eqx.Module):
+    """A reward function of the user's own, on the features of an episode's states; it ends with H_max."""
+
+    function: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __call__(
+        self, features: Float[Array, "steps feat"]
+    ) -> tuple[Float[Array, " steps"], Bool[Array, " steps"]]:
+        return self.function(features), jnp.zeros(features.shape[0], bool)
+
+
+def goal(env: Environment, place: np.ndarray, radius: float) -> Goal:
+    """A goal that can be asked for: in the space, and not in a wall."""
+    place = np.asarray(place, np.float32)
+    low, high = np.asarray(env.space.low), np.asarray(env.space.high)
+    words = ",".join(f"{x:g}" for x in place.ravel())
+    if place.shape != low.shape:
+        raise UserError(f"--goal {words} has {place.size} numbers, {env.name} needs {low.size}")
+    if not (np.all(place >= low) and np.all(place <= high)):
+        box = " x ".join(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True))
+        raise UserError(f"--goal {words} is outside {env.name}: choose a place in {box}")
+    if not radius > 0:
+        raise UserError(f"--radius {radius:g} is not above 0: try 1, the paper's")
+    contains = getattr(env, "contains", None)  # only some environments know what is solid
+    if contains is not None and not contains(place):
+        raise UserError(
+            f"--goal {words} is in a wall of {env.name}, or cannot be reached from its start"
+        )
+    return Goal(jnp.asarray(place), jnp.asarray(radius, jnp.float32))

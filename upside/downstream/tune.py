@@ -1,0 +1,246 @@
+"""Fine-tune the whole chain of a policy's skills on a task (Sect. 4, App. C).
+
+Stage k of a chain acts from step k T on: the skills of the policy's path, T steps each, then a new
+skill, in the diffusing part's place, until H_max. Each stage is a learner of its own, with actor and critics
+that see the world from where the skill starts. The task of a stage ends with its T-th step, where it is
+paid what the next stage's critics say the state is worth that it hands over,
+
+    y_T = r_T + γ V_{k+1}(s_T),
+
+so a chain learns as skills do in discovery, with the next stage in the discriminator's place. Neither
+time nor stage is an input. Stages are updated from the last to the first, and no action is valued below
+what its own episode achieved (self-imitation), so that a reward at the end of a long chain reaches its first skill
+in the first round. Noise begins at a random stage of each episode: later stages also practise from
+the starts they know. Skills that were learned before move with smaller steps than the new one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, rollout
+from upside.downstream.select import Choice
+from upside.learners import replay
+from upside.learners.td3 import TD3, Batch
+from upside.nets import Actor, stack
+from upside.run import Run
+from upside.types import Environment, at_least, at_most
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How chains are fine-tuned; the same for every method."""
+
+    learner: Any = dataclasses.field(default_factory=TD3)
+    """TD3 or SAC, as the skills were learned."""
+    n_explo: int = 10
+    """N_explo, episodes of every policy to choose one (paper: 10)."""
+    rollouts: int = 2
+    """Noisy episodes a round, beside one without noise that says how good the chain is."""
+    updates: int = 40
+    """Updates of every stage a round."""
+    warmup: int = 400
+    """Updates of the critics before the actors move: what the skills are worth is not known at first."""
+    old_steps: float = 0.1
+    """Steps of skills that were learned before, as a share of the new one's."""
+    episodes: int = 256
+    """Episodes that are stored."""
+
+    def check(self) -> None:
+        at_least(self, 1, "n_explo", "rollouts", "updates", "episodes")
+        at_least(self, 0, "warmup", "old_steps")
+        at_most(self, 1, "old_steps")
+        self.learner.check()
+
+
+class Chain(eqx.Module):
+    """One chain in training: all that is needed to go on."""
+
+    stages: PyTree
+    """A learner's state for each stage, padded."""
+    last: Int[Array, ""]
+    steps: Float[Array, " stages"]
+    """Step size of each stage's actor, as a share."""
+    store: Store
+    best: Actor
+    """The actors of the best noise-free episode so far."""
+    best_return: Float[Array, ""]
+    age: Int[Array, ""]
+    spent: Int[Array, ""]
+
+
+def chain(
+    run: Run,
+    choice: Choice,
+    tuning: Tuning,
+    stages: int,
+    horizon: int,
+    rng: np.random.Generator,
+) -> Chain:
+    """The chain of the chosen policy, its skills as they were found, a new one at its end."""
+    path, T = run.tree.path(choice.policy), run.method.plan.T
+    obs = np.asarray(choice.episodes.obs)
+    learners, steps = [], np.ones(stages, np.float32)
+    for k in range(stages):
+        if k < len(path):
+            actor = jax.tree.map(lambda leaf, z=path[k]: leaf[z], run.actors)
+            center, scale = np.asarray(actor.center), np.asarray(actor.scale)
+        else:
+            actor, (center, scale) = None, _outlook(obs, min(len(path) * T, horizon - 1))
+        state = tuning.learner.init(center, scale, run.env.action_size, rng)
+        if actor is not None:
+            state, steps[k] = tuning.learner.begin(state, actor), tuning.old_steps
+        learners.append(state)
+    together = stack(learners)
+    store = empty(tuning.episodes, horizon, run.env.observation_size, run.env.action_size)
+    last = len(path) if len(path) * T < horizon else len(path) - 1
+    return Chain(
+        together,
+        jnp.asarray(last),
+        jnp.asarray(steps),
+        store.add(choice.episodes),
+        together.actor,
+        jnp.asarray(-jnp.inf),
+        jnp.zeros((), int),
+        jnp.zeros((), int),
+    )
+
+
+def stages(run: Run, choices: list[Choice], horizon: int) -> int:
+    """Stages of the longest chain."""
+    T = run.method.plan.T
+    lengths = [len(run.tree.path(choice.policy)) for choice in choices]
+    return max(n + (n * T < horizon) for n in lengths)
+
+
+def _outlook(obs: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where a new skill sees the world from, and in which unit: how far went what followed."""
+    center = obs[:, step].mean(axis=0)
+    scale = np.sqrt(np.mean((obs[:, step:] - center) ** 2, axis=(0, 1)))
+    return center.astype(np.float32), np.maximum(scale, 1e-3).astype(np.float32)
+
+
+# -------------------------------------------------------------------- one round of one chain
+
+
+def practise(
+    env: Environment, tuning: Tuning, T: int, task: Any, one: Chain, key: PRNGKeyArray
+) -> tuple[Chain, tuple[Array, Array]]:
+    """Episodes, then updates of every stage; also the noise-free return and how many steps it took."""
+    key, from_key, noise_key, env_key = jax.random.split(key, 4)
+    n, horizon = tuning.rollouts + 1, one.store.episodes.reward.shape[-1]
+    noise = tuning.learner.sigma * jax.random.normal(noise_key, (n, horizon, env.action_size))
+    noisy_from = jax.random.randint(from_key, (n,), 0, one.last + 1).at[0].set(NEVER)
+    act = lambda *each: rollout(env, task, one.stages.actor, one.last, T, *each)  # noqa: E731
+    new = jax.vmap(act)(noise, noisy_from, jax.random.split(env_key, n))
+    gained = discounted(jax.tree.map(lambda leaf: leaf[0], new), tuning.learner.gamma)
+    better = gained >= one.best_return
+    store = one.store.add(new)
+    seen = (store.episodes.reward != 0).any()
+    learned = jax.lax.cond(
+        seen, lambda: learn(tuning, T, one, store.episodes, store.size, key), lambda: one.stages
+    )
+    after = Chain(
+        learned,
+        one.last,
+        one.steps,
+        store,
+        jax.tree.map(lambda a, b: jnp.where(better, a, b), one.stages.actor, one.best),
+        jnp.maximum(gained, one.best_return),
+        one.age + jnp.where(seen, tuning.updates, 0),
+        one.spent + new.length.sum(),
+    )
+    return after, (gained, new.length[0])
+
+
+def learn(
+    tuning: Tuning, T: int, one: Chain, stored: Episodes, size: Array, key: PRNGKeyArray
+) -> PyTree:
+    """`updates` of every stage, from the last to the first."""
+    learner, horizon = tuning.learner, stored.reward.shape[-1]
+    capacity, padded = stored.length.shape[0], one.steps.shape[0]
+    achieved = replay.returns(stored.reward, learner.gamma)
+    rounds = -(-tuning.updates // learner.policy_delay)
+    shape = (rounds, learner.policy_delay, learner.batch_pol)
+    filled = jnp.arange(capacity) < size
+
+    def update_stage(i: Array, every: PyTree) -> PyTree:
+        k = one.last - i
+        begin = k * T
+        end = jnp.where(k == one.last, horizon, begin + T)
+        state, following = _pick(every, k), _pick(every, jnp.minimum(k + 1, padded - 1))
+        handed_over = following.actor.normalise(stored.obs[:, jnp.minimum(end, horizon)])
+        worth = learner.value(following, handed_over)
+        worth = jnp.clip(worth, achieved.min(), achieved.max())  # at first it is anything
+        steps = jnp.where(filled, jnp.clip(stored.length, begin, end) - begin, 0)
+        until = jnp.cumsum(steps)
+        where_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
+        drawn = (jax.random.uniform(where_key, shape) * until[-1]).astype(int)
+        which = jnp.minimum(jnp.searchsorted(until, drawn, side="right"), capacity - 1)
+        when = jnp.clip(begin + drawn - until[which] + steps[which], 0, horizon - 1)
+        noise = jax.random.normal(noise_key, (*shape, learner.draws(stored.action.shape[-1])))
+        moves = jnp.where(one.age >= tuning.warmup, one.steps[k], 0.0)
+
+        def update(state: PyTree, draw: tuple[Array, Array, Array]) -> tuple[PyTree, None]:
+            e, t, noise = draw
+            goes_on = t + 1 < stored.length[e]
+            hands_over = goes_on & (t + 1 == end)
+            ended = ~goes_on & stored.over[e]
+            paid = jnp.where(hands_over, learner.gamma * worth[e], 0.0)
+            batch = Batch(
+                obs=state.actor.normalise(stored.obs[e, t]),
+                action=stored.action[e, t],
+                reward=stored.reward[e, t] + paid,
+                next_obs=state.actor.normalise(stored.obs[e, t + 1]),
+                done=(hands_over | ended).astype(float),
+                achieved=achieved[e, t],
+            )
+            return learner.update(state, batch, noise, moves), None
+
+        new = jax.lax.scan(update, state, (which, when, noise))[0]
+        some = until[-1] > 0  # else no episode has got there yet
+        return jax.tree.map(
+            lambda leaf, a, b: leaf.at[k].set(jnp.where(some, a, b)), every, new, state
+        )
+
+    return jax.lax.fori_loop(0, one.last + 1, update_stage, one.stages)
+
+
+def _pick(every: PyTree, k: Array) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[k], every)
+
+
+# -------------------------------------------------------------------- all chains at once
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
+def round_of_all(
+    env: Environment,
+    tuning: Tuning,
+    T: int,
+    tasks: PyTree,
+    chains: Chain,
+    budgets: Int[Array, " n"],
+    keys: PRNGKeyArray,
+) -> tuple[Chain, tuple[Array, Array]]:
+    """A round of every chain whose budget is not spent. One after another inside one program: the
+    numbers of a chain do not depend on which others there are."""
+
+    def one(x: tuple) -> tuple[Chain, tuple[Array, Array]]:
+        task, chain, budget, key = x
+        rest = (-jnp.inf, jnp.zeros((), int))
+        return jax.lax.cond(
+            chain.spent < budget,
+            lambda: practise(env, tuning, T, task, chain, key),
+            lambda: (chain, rest),
+        )
+
+    return jax.lax.map(one, (tasks, chains, budgets, keys))
