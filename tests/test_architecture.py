@@ -17,14 +17,19 @@ LAYERS = [
     {"engine"},
     {"methods", "runs", "run", "session", "evaluate"},
     {"downstream"},
-    {"figures", "progress", "bench", "experiments"},
+    {"figures", "progress", "bench", "experiments", "goals"},
     {"cli"},
     {"", "__main__"},  # the package itself: what users import
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
-UPWARDS = {("upside.run", "upside.figures")}
-"""`run.plot` draws itself; it asks for figures when called, so that nothing else has to."""
+UPWARDS = {
+    ("upside.run", "upside.figures"),
+    ("upside.run", "upside.downstream"),
+    ("upside.run", "upside.downstream.tasks"),
+    ("upside.run", "upside.downstream.reach"),
+}
+"""`run.plot` and `run.reach` ask for figures and tasks when called, so that nothing else has to."""
 
 OPTIONAL = {"gymnasium", "matplotlib", "tensorboardX", "torch"}
 

@@ -371,6 +371,15 @@ def reproduce(arguments: list[str]) -> int:
     return reproductions.reproduce(name, options)
 
 
+def reach(arguments: list[str]) -> None:
+    """Fine-tune a run's most promising policy for a goal: upside reach DIR --goal X,Y [--budget N] [--zero-shot]."""
+    from upside import goals
+
+    options = _parse(goals.Reach, "reach", arguments)
+    _start_jax()
+    goals.reach(options)
+
+
 def bench(arguments: list[str]) -> None:
     """Measure speed beside Stable-Baselines3 and SBX (pip install 'upside[bench]')."""
     from upside import bench as benches
@@ -388,6 +397,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "resume": resume,
     "coverage": coverage,
     "plot": plot,
+    "reach": reach,
     "methods": methods_,
     "envs": envs_,
     "reproduce": reproduce,

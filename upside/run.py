@@ -145,6 +145,29 @@ class Run:
 
         return report(self, **options)
 
+    def reach(
+        self,
+        goal: Any,
+        radius: float = 1.0,
+        budget: int = 300_000,
+        seed: int = 0,
+        tuning: Any = None,
+    ) -> Any:
+        """Fine-tune the most promising policy for a goal (`downstream.reach.Reached`).
+
+        `goal` is a place, or a reward function of your own: from the features of an episode's states,
+        one row a step, to a reward for each.
+        """
+        from upside.downstream import tasks
+        from upside.downstream.reach import Finetuning
+
+        own = callable(goal)
+        task = tasks.Reward(goal) if own else tasks.goal(self.env, goal, radius)
+        tuned = Finetuning(self, [task], budget, tuning, seed=seed)
+        while not tuned.done:
+            tuned.step()
+        return tuned.results()[0]
+
     def plot(self, figure: str, path: str | Path | None = None) -> Figure:
         """Draw one of the figures of `upside.figures` by name; saved if `path` is given."""
         from upside import figures

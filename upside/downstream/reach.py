@@ -12,7 +12,7 @@ import numpy as np
 
 from upside.downstream import select, tune
 from upside.downstream.episodes import Episodes, discounted, rollout
-from upside.downstream.tasks import Task
+from upside.downstream.tasks import Goal, Task
 from upside.downstream.tune import Chain, Tuning
 from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
@@ -117,10 +117,10 @@ class Finetuning:
 
     @property
     def done(self) -> bool:
-        return bool((np.asarray(self.chains.spent) >= self.budgets).all())
+        return bool(np.all(tune.ended(self.tuning, self.chains, jnp.asarray(self.budgets))))
 
     def step(self) -> dict[str, Any]:
-        """One round of every chain whose budget is not spent."""
+        """One round of every chain that is not ended."""
         self.rounds += 1
         keys = jnp.stack([self._key(task, self.rounds) for task in self.tasks])
         self.chains, (gained, _) = tune.round_of_all(
@@ -140,6 +140,14 @@ class Finetuning:
         }
         self.history.append(line)
         return line
+
+    def state(self) -> dict[str, Any]:
+        """What is not an array, ready for JSON."""
+        return {"rounds": self.rounds, "history": self.history}
+
+    def restore(self, state: dict[str, Any], chains: Chain) -> None:
+        """Go on where `state` was taken."""
+        self.rounds, self.history, self.chains = state["rounds"], state["history"], chains
 
     def results(self) -> list[Reached]:
         return [self._result(i) for i in range(len(self.tasks))]
@@ -199,3 +207,30 @@ def _best(episodes: Episodes, gamma: float) -> int:
 
 def _path(episodes: Episodes, i: int) -> np.ndarray:
     return np.asarray(episodes.obs)[i, : int(episodes.length[i]) + 1]
+
+
+def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -> Reached:
+    """The goal's place is known: the discriminator names the policy (the paper's footnote); no training."""
+    tuning = default(run)
+    q = run.q(np.asarray(task.place)[None])[0]
+    policy = int(np.argmax(np.where(run.counts > 0, q, 0.0)))
+    obs, action = select.explore(run, tuning.n_explo, horizon or run.method.plan.H_max, seed)
+    only, any_of_one = slice(policy, policy + 1), np.random.default_rng(0)
+    gamma = tuning.learner.gamma
+    choice = select.choose(run.env, task, gamma, obs[only], action[only], any_of_one)
+    found = Measured.of(choice.episodes, gamma)
+    path = _path(choice.episodes, _best(choice.episodes, gamma))
+    return Reached(
+        policy=policy,
+        found=choice.found,
+        before=found,
+        after=found,
+        stochastic=found,
+        tuned=False,
+        selection=choice.interactions,
+        tuning=0,
+        path_before=path,
+        path_after=path,
+        actors=jax.tree.map(lambda leaf: leaf[np.array(run.tree.path(policy), int)], run.actors),
+        last=run.tree[policy].depth - 1,
+    )

@@ -24,7 +24,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, rollout
 from upside.downstream.select import Choice
@@ -53,9 +53,11 @@ class Tuning:
     """Steps of skills that were learned before, as a share of the new one's."""
     episodes: int = 256
     """Episodes that are stored."""
+    patience: int = 200
+    """Rounds without a better noise-free episode, once the task was solved in one, before a chain is left as it is."""
 
     def check(self) -> None:
-        at_least(self, 1, "n_explo", "rollouts", "updates", "episodes")
+        at_least(self, 1, "n_explo", "rollouts", "updates", "episodes", "patience")
         at_least(self, 0, "warmup", "old_steps")
         at_most(self, 1, "old_steps")
         self.learner.check()
@@ -73,8 +75,12 @@ class Chain(eqx.Module):
     best: Actor
     """The actors of the best noise-free episode so far."""
     best_return: Float[Array, ""]
+    stalled: Int[Array, ""]
+    """Rounds since it was last better than ever before."""
     age: Int[Array, ""]
+    """Updates of every stage."""
     spent: Int[Array, ""]
+    """Interactions."""
 
 
 def chain(
@@ -111,7 +117,14 @@ def chain(
         jnp.asarray(-jnp.inf),
         jnp.zeros((), int),
         jnp.zeros((), int),
+        jnp.zeros((), int),
     )
+
+
+def ended(tuning: Tuning, chains: Chain, budgets: Int[Array, "*n"]) -> Bool[Array, "*n"]:
+    """Whose budget is spent, or who gets no better."""
+    solved = chains.best_return > 0
+    return (chains.spent >= budgets) | (solved & (chains.stalled >= tuning.patience))
 
 
 def stages(run: Run, choices: list[Choice], horizon: int) -> int:
@@ -155,6 +168,7 @@ def practise(
         store,
         jax.tree.map(lambda a, b: jnp.where(better, a, b), one.stages.actor, one.best),
         jnp.maximum(gained, one.best_return),
+        jnp.where(gained > one.best_return, 0, one.stalled + 1),
         one.age + jnp.where(seen, tuning.updates, 0),
         one.spent + new.length.sum(),
     )
@@ -231,16 +245,16 @@ def round_of_all(
     budgets: Int[Array, " n"],
     keys: PRNGKeyArray,
 ) -> tuple[Chain, tuple[Array, Array]]:
-    """A round of every chain whose budget is not spent. One after another inside one program: the
+    """A round of every chain that is not ended. One after another inside one program: the
     numbers of a chain do not depend on which others there are."""
 
     def one(x: tuple) -> tuple[Chain, tuple[Array, Array]]:
         task, chain, budget, key = x
         rest = (-jnp.inf, jnp.zeros((), int))
         return jax.lax.cond(
-            chain.spent < budget,
-            lambda: practise(env, tuning, T, task, chain, key),
+            ended(tuning, chain, budget),
             lambda: (chain, rest),
+            lambda: practise(env, tuning, T, task, chain, key),
         )
 
     return jax.lax.map(one, (tasks, chains, budgets, keys))

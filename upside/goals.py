@@ -1,0 +1,178 @@
+"""`upside reach RUN --goal X,Y`: select, fine-tune, say and show what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from upside.downstream import tasks
+from upside.downstream.reach import Finetuning, Measured, Reached, zero_shot
+from upside.run import Run
+from upside.runs import RunDirectory, unflatten
+from upside.types import UserError
+from upside.version import __version__
+
+SAVE_SECONDS = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Reach:
+    """Reach a goal whose place is unknown until a policy gets there: r(s) = 1 within a radius, 0 elsewhere."""
+
+    run_dir: tyro.conf.Positional[Path]
+    """The run whose policies are tried."""
+    goal: str
+    """Where the goal is, in features of the environment: 40,45. Only its reward is told to the policies."""
+    radius: float = 1.0
+    """How near is there (paper: 1)."""
+    budget: int = 300_000
+    """Interactions to select a policy and to fine-tune it, together."""
+    zero_shot: bool = False
+    """The place is known: the discriminator names the policy. Nothing is learned."""
+    seed: int = 0
+    """Seed of everything random."""
+    output: Path | None = None
+    """Where the result is written (default: RUN_DIR/reach/GOAL); the same call goes on where it was interrupted."""
+    overwrite: bool = False
+    """Begin anew."""
+
+
+def reach(options: Reach) -> None:
+    """What the command does."""
+    run = Run.load(options.run_dir)
+    task = tasks.goal(run.env, place(options.goal), options.radius)
+    if len(run) < 2:
+        raise UserError(f"{options.run_dir} has no policies: let it run for longer")
+    if options.budget < 1:
+        raise UserError(f"--budget {options.budget} is less than 1: try 300000")
+    name = options.goal.replace(",", "_") + ("-zero-shot" if options.zero_shot else "")
+    where = options.output or options.run_dir / "reach" / name
+    directory = _begin(where, _asked(options), options.overwrite)
+    tune = _zero_shot if options.zero_shot else _finetune
+    result = tune(run, task, options, directory)
+    said = report(result)
+    directory.keep("result.json", json.dumps(said, indent=1) + "\n")
+    print(words(run, options, said))
+    if len(run.env.space.low) == 2:
+        with directory.writing():
+            picture(run, options, result, where / "way.png")
+        print(f"picture: {where / 'way.png'}")
+
+
+def place(text: str) -> np.ndarray:
+    try:
+        return np.array([float(word) for word in text.split(",")], np.float32)
+    except ValueError:
+        raise UserError(
+            f"--goal {text} is not numbers with commas between them: try 40,45"
+        ) from None
+
+
+def _asked(options: Reach) -> dict[str, Any]:
+    """What a result depends on."""
+    kept = ("goal", "radius", "budget", "zero_shot", "seed")
+    return {**{name: getattr(options, name) for name in kept}, "version": __version__}
+
+
+def _begin(where: Path, asked: dict[str, Any], overwrite: bool) -> RunDirectory:
+    """The directory of this very request: new, or to be continued."""
+    directory, config = RunDirectory(where), where / "config.json"
+    if config.is_file() and not overwrite:
+        try:
+            found = json.loads(config.read_text())
+        except ValueError:
+            found = None
+        if found != asked:
+            raise UserError(f"{where} holds another request: give --overwrite, or another --output")
+    elif where.exists() and any(where.iterdir()) and not config.is_file():
+        raise UserError(f"{where} exists and holds something else: give another --output")
+    else:
+        with directory.writing():
+            (where / "checkpoints").mkdir(parents=True, exist_ok=True)
+            for old in (where / "checkpoints").iterdir():
+                old.unlink()
+        directory.keep("config.json", json.dumps(asked, indent=1) + "\n")
+    return directory
+
+
+def _zero_shot(run: Run, task: tasks.Goal, options: Reach, _: RunDirectory) -> Reached:
+    return zero_shot(run, task, seed=options.seed)
+
+
+def _finetune(run: Run, task: tasks.Goal, options: Reach, directory: RunDirectory) -> Reached:
+    tuned = Finetuning(run, [task], options.budget, seed=options.seed)
+    saved = directory.load_checkpoint()
+    if saved is not None:
+        tuned.restore(saved[1], unflatten(tuned.chains, saved[0]))
+    last = time.perf_counter()
+    while not tuned.done:
+        tuned.step()
+        if time.perf_counter() - last > SAVE_SECONDS:
+            directory.save_checkpoint(tuned.chains, tuned.state())
+            last = time.perf_counter()
+    directory.save_checkpoint(tuned.chains, tuned.state())
+    return tuned.results()[0]
+
+
+# -------------------------------------------------------------------- what is said and shown
+
+
+def report(result: Reached) -> dict[str, Any]:
+    """The numbers of a result."""
+    names = ("policy", "found", "tuned", "selection", "tuning")
+    measured = {
+        k: dataclasses.asdict(getattr(result, k)) for k in ("before", "after", "stochastic")
+    }
+    return {**{name: getattr(result, name) for name in names}, **measured}
+
+
+def words(run: Run, options: Reach, said: dict[str, Any]) -> str:
+    """A result as a reader wants it."""
+    policy, depth = said["policy"], run.tree[said["policy"]].depth
+    lines = [f"goal {options.goal}, radius {options.radius:g}, on {run.env.name}"]
+    if options.zero_shot:
+        why = "the discriminator gives the goal to it"
+    elif said["found"]:
+        why = "it collected most in selection"
+    else:
+        why = "no policy has reached the goal: chosen blindly"
+    lines.append(f"policy {policy} (depth {depth}): {why}")
+    lines.append(f"before: {_said(said['before'])}")
+    if not options.zero_shot:
+        kept = "" if said["tuned"] else " (fine-tuning made it no better: kept as it was)"
+        lines.append(f"after:  {_said(said['after'])}{kept}")
+        lines.append(f"after, with exploration noise: {_said(said['stochastic'])}")
+    lines.append(f"interactions: {said['selection']:,} to select, {said['tuning']:,} to fine-tune")
+    return "\n".join(lines)
+
+
+def _said(found: dict[str, Any]) -> str:
+    one = Measured(**found)
+    steps = "never there" if one.steps is None else f"{one.steps:.0f} steps"
+    return f"reward γ^τ {one.reward:.3f}, success {one.success:.0%}, {steps}"
+
+
+def picture(run: Run, options: Reach, result: Reached, path: Path) -> None:
+    from upside.figures import DPI
+    from upside.figures.goal import way
+
+    steps = [len(p) - 1 for p in (result.path_before, result.path_after)]
+    title = (
+        f"{run.config.method} on {run.env.name}: policy {result.policy} to the goal {options.goal}"
+    )
+    figure = way(
+        run,
+        place(options.goal),
+        options.radius,
+        result.path_before,
+        result.path_after,
+        title,
+        (f"before: {steps[0]} steps", f"after: {steps[1]} steps"),
+    )
+    figure.savefig(path, dpi=DPI)
