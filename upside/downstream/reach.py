@@ -101,7 +101,7 @@ class Finetuning:
                 for task, choice in zip(tasks, self.choices, strict=True)
             ]
         )
-        self.budgets = np.array([max(0, budget - choice.interactions) for choice in self.choices])
+        self.budgets = jnp.asarray([max(0, budget - c.interactions) for c in self.choices])
         self.together = stack(tasks)
         self.rounds = 0
         self.history: list[dict[str, Any]] = []
@@ -117,7 +117,7 @@ class Finetuning:
 
     @property
     def done(self) -> bool:
-        return bool(np.all(tune.ended(self.tuning, self.chains, jnp.asarray(self.budgets))))
+        return bool(np.all(tune.ended(self.tuning, self.chains, self.budgets)))
 
     def step(self) -> dict[str, Any]:
         """One round of every chain that is not ended."""

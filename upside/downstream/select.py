@@ -98,7 +98,7 @@ def choose(
     rng: np.random.Generator,
 ) -> Choice:
     """The policy with the largest mean discounted return; where none was paid, any of them."""
-    every = _judge(env, task, obs, action)
+    every = _judge(env, task, jnp.asarray(obs), jnp.asarray(action))
     returns = np.asarray(discounted(every, gamma)).mean(axis=1)
     best = np.flatnonzero(returns == returns.max())
     policy = int(rng.choice(best))

@@ -6,7 +6,7 @@ A task is a pytree, so that many of one kind are stacked and trained side by sid
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float
 from upside.types import Environment, UserError
 
 
+@runtime_checkable
 class Task(Protocol):
     """Rewards of the states of an episode, and which of them end it."""
 

@@ -24,7 +24,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, rollout
 from upside.downstream.select import Choice
@@ -243,7 +243,7 @@ def round_of_all(
     tasks: PyTree,
     chains: Chain,
     budgets: Int[Array, " n"],
-    keys: PRNGKeyArray,
+    keys: Key[Array, " n"],
 ) -> tuple[Chain, tuple[Array, Array]]:
     """A round of every chain that is not ended. One after another inside one program: the
     numbers of a chain do not depend on which others there are."""

@@ -1,0 +1,234 @@
+"""Unknown goals: what is paid, which policy is chosen, how a chain learns, what a user sees."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import upside
+from upside import cli, envs
+from upside.downstream import select, tasks, tune
+from upside.downstream.episodes import Episodes, discounted, empty, judged, stage
+from upside.downstream.reach import Finetuning, default, zero_shot
+from upside.run import Run
+from upside.runs import flatten, unflatten
+from upside.types import UserError
+
+ENV = envs.make("wall-free-maze")
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """A small tree in the open: the first policies around the start."""
+    return upside.discover(
+        "upside", env="wall-free-maze", seed=0, max_interactions=6000, k_pol=20, probes=8
+    )
+
+
+def line(*xs: float) -> np.ndarray:
+    """An episode along a line."""
+    return np.array([[x, 2.5] for x in xs], np.float32)
+
+
+def test_a_goal_pays_one_where_it_is_and_ends_the_episode():
+    goal = tasks.Goal(jnp.array([5.0, 2.5]), jnp.asarray(1.0))
+    obs, action = jnp.asarray(line(2, 3, 4, 5, 6)), jnp.zeros((4, 2))
+    episode = judged(ENV, goal, obs, action)
+    # 4 is within 1 of 5, and is reached with the second step
+    assert (int(episode.length), bool(episode.over)) == (2, True)
+    np.testing.assert_array_equal(episode.reward, [0, 1, 0, 0])
+    assert float(discounted(episode, 0.9)) == pytest.approx(0.9**2)
+    away = judged(ENV, tasks.Goal(jnp.array([40.0, 40.0]), jnp.asarray(1.0)), obs, action)
+    assert (int(away.length), bool(away.over)) == (4, False)
+    assert float(discounted(away, 0.9)) == 0.0
+
+
+def test_a_reward_of_ones_own_is_paid_until_the_time_is_up():
+    task = tasks.Reward(lambda features: features[:, 0])
+    episode = judged(ENV, task, jnp.asarray(line(2, 3, 4)), jnp.zeros((2, 2)))
+    np.testing.assert_array_equal(episode.reward, [3, 4])
+    assert (int(episode.length), bool(episode.over)) == (2, False)
+    assert float(discounted(episode, 0.5)) == pytest.approx(0.5 * 3 + 0.25 * 4)
+
+
+def test_stages_act_for_T_steps_each_and_the_last_until_the_end():
+    acts = [int(stage(jnp.asarray(t), jnp.asarray(2), 10)) for t in (0, 9, 10, 20, 35, 199)]
+    assert acts == [0, 0, 1, 2, 2, 2]
+
+
+def test_the_store_keeps_the_newest_episodes():
+    store = empty(3, 2, 1, 1)
+    for first in (0, 2):
+        two = jnp.arange(first, first + 2)
+        new = Episodes(jnp.zeros((2, 3, 1)), jnp.zeros((2, 2, 1)), jnp.zeros((2, 2)), two, two > 9)
+        store = store.add(new)
+    assert sorted(np.asarray(store.episodes.length).tolist()) == [1, 2, 3]
+    assert int(store.size) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "radius", "said"),
+    [
+        ([60.0, 1.0], 1.0, "outside"),
+        ([1.0], 1.0, "needs 2"),
+        ([1.0, 1.0], 0.0, "--radius 0"),
+        ([25.0, 15.0], 1.0, "in a wall"),
+    ],
+)
+def test_goals_that_cannot_be_asked_for_are_refused(place, radius, said):
+    with pytest.raises(UserError, match=said):
+        tasks.goal(envs.make("bottleneck-maze"), np.array(place), radius)
+
+
+def test_the_policy_that_collects_most_is_chosen_and_every_step_is_counted(run):
+    obs, action = select.explore(run, 4, 60, seed=0)
+    assert obs.shape == (len(run), 4, 61, 2)
+    deepest = max(range(len(run)), key=lambda z: run.tree[z].depth)
+    T = run.method.plan.T
+    end = run.tree[deepest].depth * T
+    np.testing.assert_array_equal(obs[deepest, 0, : end + 1], obs[deepest, 1, : end + 1])
+    assert (obs[deepest, 0, -1] != obs[deepest, 1, -1]).any(), "then it diffuses"
+    rng = np.random.default_rng(0)
+    goal = tasks.goal(run.env, obs[deepest, 0, end], 0.5)
+    choice = select.choose(run.env, goal, 0.99, obs, action, rng)
+    assert choice.found
+    assert choice.returns[choice.policy] == choice.returns.max() >= 0.99**end - 1e-6
+    assert choice.interactions < len(run) * 4 * 60, "episodes end at the goal"
+    nowhere = tasks.goal(run.env, np.array([49.0, 49.0]), 0.5)
+    blind = select.choose(run.env, nowhere, 0.99, obs, action, rng)
+    assert not blind.found
+    assert blind.interactions == len(run) * 4 * 60
+
+
+QUICK = {"rollouts": 2, "updates": 20, "warmup": 40, "episodes": 64, "n_explo": 4}
+
+
+def finetuning(run, places, budget=9000, horizon=60, **more):
+    quick = dataclasses.replace(default(run), **{**QUICK, **more})
+    goals = [tasks.goal(run.env, np.asarray(p), 1.0) for p in places]
+    return Finetuning(run, goals, budget, quick, horizon)
+
+
+def ends(run):
+    """Where the two deepest policies lead, a little beside."""
+    order = sorted(range(1, len(run)), key=lambda z: -run.tree[z].depth)[:2]
+    return [np.clip(run.rollout(z)[0][-1] + 1.5, 0, 50) for z in order]
+
+
+def test_a_goal_gives_the_same_bits_alone_and_among_others(run):
+    both, alone = finetuning(run, ends(run)), finetuning(run, ends(run)[:1])
+    for _ in range(3):
+        both.step()
+        alone.step()
+    n = alone.chains.steps.shape[1]  # others may have longer chains
+    pick = lambda leaf: np.asarray(leaf)[0]  # noqa: E731
+    for a, b in zip(
+        jax.tree.leaves(jax.tree.map(pick, both.chains.stages)),
+        jax.tree.leaves(jax.tree.map(pick, alone.chains.stages)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a[:n], b[:n])
+    assert both.history[-1]["spent"][0] == alone.history[-1]["spent"][0]
+
+
+def test_an_interrupted_fine_tuning_goes_on_with_the_same_bits(run):
+    whole, cut = finetuning(run, ends(run)[:1]), finetuning(run, ends(run)[:1])
+    for _ in range(4):
+        whole.step()
+    cut.step()
+    cut.step()
+    saved, state = flatten(cut.chains), json.loads(json.dumps(cut.state()))
+    again = finetuning(run, ends(run)[:1])
+    again.restore(state, unflatten(again.chains, saved))
+    for _ in range(2):
+        again.step()
+    for a, b in zip(jax.tree.leaves(whole.chains), jax.tree.leaves(again.chains), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert again.history == whole.history
+
+
+def test_fine_tuning_reaches_what_was_found_and_never_ends_worse(run):
+    tuned = finetuning(run, ends(run), budget=40_000)
+    while not tuned.done:
+        tuned.step()
+    for result in tuned.results():
+        assert result.found
+        assert result.after.reward >= result.before.reward
+        assert result.after.success == 1.0
+        path = result.path_after
+        np.testing.assert_array_equal(path[0], run.rollout(1)[0][0])
+        assert result.after.steps == len(path) - 1
+
+
+def test_every_stage_moves_once_its_critics_know_something(run):
+    tuned = finetuning(run, ends(run)[:1], budget=10**6)
+    first = np.array(tuned.chains.stages.actor.mlp.weights[0])  # a step donates its arrays
+    for _ in range(2):
+        tuned.step()
+    np.testing.assert_array_equal(tuned.chains.stages.actor.mlp.weights[0], first)
+    tuned.step()
+    moved = np.abs(np.asarray(tuned.chains.stages.actor.mlp.weights[0] - first)).max((0, 2, 3))
+    last = int(tuned.chains.last[0])
+    assert (moved[: last + 1] > 0).all()
+    assert moved[last] > 3 * moved[:last].max(), "skills that were found move with smaller steps"
+
+
+def test_the_discriminator_names_a_policy_for_a_known_goal(run):
+    z = len(run) - 1
+    goal = tasks.goal(run.env, run.buffers[z].mean(0), 1.5)
+    result = zero_shot(run, goal, horizon=60)
+    assert result.policy == int(np.argmax(run.q(np.asarray(goal.place)[None])[0]))
+    assert result.tuning == 0
+
+
+def test_ones_own_reward_is_learned_in_python(run):
+    """Go right: paid by how far."""
+    quick = dataclasses.replace(default(run), **QUICK)
+    before = Finetuning(run, [tasks.Reward(lambda f: f[:, 0] / 50)], 1, quick)
+    result = run.reach(
+        lambda f: f[:, 0] / 50, budget=before.choices[0].interactions + 4000, tuning=quick
+    )
+    assert result.after.reward >= result.before.reward > 0
+
+
+def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tune.Tuning, "patience", 3)
+    run.save(tmp_path / "run")
+    x, y = ends(run)[0]
+    command = ["reach", str(tmp_path / "run"), "--goal", f"{x:.2f},{y:.2f}", "--budget", "30000"]
+    assert cli.main(command) == 0
+    out = capsys.readouterr().out
+    where = tmp_path / "run" / "reach" / f"{x:.2f}_{y:.2f}"
+    said = json.loads((where / "result.json").read_text())
+    assert f"policy {said['policy']}" in out
+    assert "to fine-tune" in out
+    assert (where / "way.png").stat().st_size > 10_000
+    assert cli.main(command) == 0
+    assert json.loads((where / "result.json").read_text()) == said, "done already"
+    assert cli.main([*command, "--seed", "1"]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert cli.main([*command[:4], "--zero-shot"]) == 0
+    assert "discriminator" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--goal", "60,1"], "outside"),
+        (["--goal", "1"], "needs 2"),
+        (["--goal", "left"], "40,45"),
+        (["--goal", "4,4", "--radius", "-1"], "--radius"),
+        (["--goal", "4,4", "--budget", "0"], "--budget 0"),
+        ([], "goal"),
+    ],
+)
+def test_mistakes_get_one_line_and_exit_code_2(words, said, run, tmp_path, capsys):
+    run.save(tmp_path / "run")
+    assert cli.main(["reach", str(tmp_path / "run"), *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run" / "reach").exists()
