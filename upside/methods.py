@@ -23,7 +23,15 @@ from upside.types import unknown
 UPSIDE = Method()
 """Our default: Alg. 2 with the free-space gate, claims, cheap rounds, freezing and giving up."""
 
-CONSTRAINED = Growth(margin=0.0, freeze=False, patience=0, check_consolidated=False, check_blur=0.0)
+CONSTRAINED = Growth(
+    margin=0.0,
+    freeze=False,
+    patience=0,
+    check_consolidated=False,
+    check_blur=0.0,
+    harm=0.0,
+    doubt=0.0,
+)
 """Alg. 2's node adaptation as App. B has it."""
 
 PAPER = Method(

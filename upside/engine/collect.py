@@ -17,9 +17,10 @@ from upside.nets import Actor
 from upside.skills.plan import Plan
 from upside.types import Environment, Trajectory
 
-POLICY, RANDOM, PROBE = 0, 1, 2
+POLICY, RANDOM, PROBE, LOOSE_PROBE = 0, 1, 2, 3
 """Ways of acting in the directed part: the skill's actor (plus noise), uniformly random actions
-(K_initial), or an action held for a random while, then another (a probe)."""
+(K_initial), or an action held for a random while, then another (a probe). The first actions of probes
+are spread evenly; those of loose ones are drawn independently."""
 
 
 def walk(
@@ -74,7 +75,7 @@ def episode(
         t, random, noise = draw
         held = jnp.where(t < switch, uniform[0], uniform[1])
         return jnp.select(
-            [mode == POLICY, mode == PROBE], [actor.explore(obs, noise), held], random
+            [mode == POLICY, mode >= PROBE], [actor.explore(obs, noise), held], random
         )
 
     draws = (jnp.arange(plan.T), uniform[: plan.T], noise)

@@ -12,7 +12,6 @@ from upside.engine.discovery import Discovery
 from upside.engine.learning import judge, weights
 from upside.skills.growth import Child, Expansion
 
-HARM = 0.05  # of a node's discriminability, by policies beside it
 COPIES = 4  # of every state, where it stands for its surroundings
 SETTLING = 30  # times K_discr updates of the judge at the end of a run
 
@@ -77,7 +76,7 @@ def surroundings(
 def drop_trespassers(run: Discovery, x: Expansion) -> None:
     """Drop new policies until each satisfies η around its states, and none pushes a node below η.
 
-    A node near η falls below it by chance, as the judge moves: only a drop of HARM is blamed on the new ones.
+    A node near η falls below it by chance, as the judge moves: only a drop of `harm` is blamed on the new ones.
     """
     growth, k_discr = run.method.growth, run.method.judge.k_discr
     classes, size, features = run.arrays.buffers.shape
@@ -89,7 +88,7 @@ def drop_trespassers(run: Discovery, x: Expansion) -> None:
         d = discriminabilities(run, x, noise)
         own = {child.slot: d[run.capacity + child.slot] for child in x.children}
         nodes = range(len(run.tree))
-        harmed = [z for z in nodes if d[z] <= growth.eta and d[z] < before[z] - HARM]
+        harmed = [z for z in nodes if d[z] <= growth.eta and d[z] < before[z] - growth.harm]
         below = [c for c in x.children if own[c.slot] <= growth.eta or c.d <= growth.target]
         if not harmed and not below:
             return

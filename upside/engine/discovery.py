@@ -98,7 +98,7 @@ class Discovery:
         self.vain = 0
         """Expansions in a row that kept no child since the gate was relaxed."""
         self.looks = 0
-        """How often all nodes were probed anew."""
+        """How often in a row some probes of all nodes were made anew without finding new ground."""
         self.capacity = capacity
         self.arrays = self._empty()
 
@@ -143,7 +143,11 @@ class Discovery:
         )
 
     def _replay_episodes(self) -> int:
-        """As many episodes as one expansion can see, or `replay_size` if that is less."""
+        """As many episodes as one call of POLICYLEARNING can add, or `replay_size` if that is less.
+
+        All of them are relabelled before every round, so room for the data of earlier calls would be paid
+        for by each.
+        """
         plan, practice, growth = self.method.plan, self.method.practice, self.method.growth
         episodes = growth.k_steps // plan.steps + growth.n_max * plan.buffer_episodes
         episodes += self.method.gate.probes if self.method.gate else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from upside.engine.collect import PROBE, RANDOM
+from upside.engine.collect import LOOSE_PROBE, PROBE, RANDOM
 from upside.engine.discovery import Discovery, labels
 from upside.skills import freespace
 from upside.skills.gate import Gate
@@ -22,7 +22,7 @@ def plant(run: Discovery) -> None:
     prepared = judge.prepare(run.arrays.judge, run.env, run.radius, labels(run), run.rng())
     run.set(judge=prepared)
     if run.method.gate:
-        probe(run, 0, np.arange(run.method.gate.probes))
+        probe(run, run.method.gate, 0, np.arange(run.method.gate.probes))
 
 
 def _diffuse_around_root(run: Discovery) -> None:
@@ -47,11 +47,12 @@ def _diffuse_around_root(run: Discovery) -> None:
     run.radius = freespace.radius(around[:walks].reshape(-1, around.shape[-1]))
 
 
-def probe(run: Discovery, node: int, slots: np.ndarray) -> None:
+def probe(run: Discovery, gate: Gate, node: int, slots: np.ndarray) -> None:
     """Look for free space around `node`, where `go_to` left us; kept for its expansion."""
+    mode = PROBE if gate.spread else LOOSE_PROBE
     while slots.size:
         wants = run.spread(slots.size)
-        got = run.episodes(node, wants, PROBE, 0.0)
+        got = run.episodes(node, wants, mode, 0.0)
         taken, now = np.arange(got.action.shape[1]) < wants[:, None], slots[: wants.sum()]
         for store, new in zip(run.arrays.probes, got, strict=True):
             store[node, now] = np.asarray(new)[taken]
@@ -83,7 +84,7 @@ def _taken(run: Discovery) -> np.ndarray:
 
 
 def glean(run: Discovery, gate: Gate, node: int) -> None:
-    """Training episodes from `node` that ended on new ground take the place of probes that did not.
+    """Training episodes from `node` that ended on new ground become probes, in the place of the least useful.
 
     They were paid for already. New ground is far from consolidated policies, and from the node's own
     probes: what those have claimed in vain is not claimed again under another number.
@@ -103,7 +104,10 @@ def glean(run: Discovery, gate: Gate, node: int) -> None:
         row = np.asarray(replay.rows[episode])
         probes.obs[node, slot, : T + 1] = np.concatenate([row[:, :o], row[-1:, o + a : -1]])
         probes.action[node, slot, :T] = row[:, o : o + a]
-        probes.terminated[node, slot, :T] = row[:, -1] > 0
+        probes.terminated[node, slot, : T - 1] = (
+            row[:-1, -1] > 0
+        )  # the last mark is the skill's own end
+        probes.terminated[node, slot, T - 1] = False
         probes.features[node, slot, T:] = states[episode]
         run.tree[node].forget([int(slot)])
 
@@ -114,8 +118,6 @@ def claims(run: Discovery, gate: Gate, node: int) -> list[int]:
     What is free at the gate's first distance is new ground, worth several tries; what is free only
     since it was relaxed is a gap between policies, worth one.
     """
-    if not run.method.plan.fits(run.tree[node].depth):
-        return []
     states = _diffusing(run)[node]
     gaps = np.where(_left(run, gate, node)[:, None], run.clearances[node], 0.0)
     distance, most = run.reach * run.radius, run.method.growth.n_max

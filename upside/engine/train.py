@@ -17,7 +17,6 @@ from upside.skills.gate import Gate
 from upside.skills.growth import Child, Expansion
 
 FIRST_LOOK = 3  # noise-free episodes of a skill that looks good, before the rest of its buffer
-DOUBT = 0.1, 0.05  # how far below its target d may be after the first look, and before a fit
 
 
 def rounds(run: Discovery) -> Iterator[str]:
@@ -100,7 +99,7 @@ def _probe_again(run: Discovery, gate: Gate, nodes: list[int]) -> None:
     run.looks, run.reach = run.looks + 1, gate.reach
     for z in sorted(nodes, key=lambda z: run.tree[z].depth):
         run.go_to(z)
-        probing.probe(run, z, probing.spent(run, gate, z)[: -(-gate.probes // gate.looks)])
+        probing.probe(run, gate, z, probing.spent(run, gate, z)[: -(-gate.probes // gate.looks)])
 
 
 # -------------------------------------------------------------------- how many policies
@@ -137,9 +136,9 @@ def _expand(run: Discovery, x: Expansion) -> Iterator[str]:
     if new and not run.relaxed:
         run.looks = 0
     for node in new:
-        run.go_to(node)
         if gate and _may_grow(run, node):
-            probing.probe(run, node, np.arange(gate.probes))
+            run.go_to(node)
+            probing.probe(run, gate, node, np.arange(gate.probes))
     yield "consolidated" if new else "no child"
 
 
@@ -180,7 +179,7 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
         child.frozen = True
         run.arrays.own_counts[child.slot] = 0
     looks = (FIRST_LOOK, run.method.plan.buffer_episodes - FIRST_LOOK)
-    for episodes, doubt in zip(looks, DOUBT, strict=True):
+    for episodes, doubt in zip(looks, (2 * growth.doubt, growth.doubt), strict=True):
         learning.observe(run, x, [c for c in passed if c.frozen], episodes)
         learning.judge(run, x, 0)
         for child in passed:

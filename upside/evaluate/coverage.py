@@ -47,7 +47,7 @@ def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     skills, everywhere = buckets(run, few)
     reachable = run.env.reachable()
     n, eta = len(run), run.method.growth.eta
-    known = np.flatnonzero(run.counts)
+    known = 1 + np.flatnonzero(run.counts[1:])  # the root is no policy
     fresh = judged(run, rollouts)
     on_buffers = np.array([run.q(run.buffers[z, : run.counts[z]])[:, z].mean() for z in known])
     log_q = [np.log(np.maximum(run.q(fresh[z])[:, z], 1e-12)) for z in known]

@@ -14,6 +14,8 @@ class Gate:
 
     probes: int = 12
     """Episodes that look for free space around a consolidated policy."""
+    spread: bool = True
+    """Probes leave a node in all directions: their actions are a low-discrepancy sequence, not drawn independently."""
     reach: float = 2.0
     """The gate's distance: how far from consolidated states a free one is, in diffusing radii of the root."""
     free_share: float = 0.8
@@ -33,9 +35,9 @@ class Gate:
     give_up: int = 40
     """Expansions in a row that may keep no child once the gate is relaxed, before new probes are made, or the run ends."""
     glean: bool = True
-    """Training episodes that ended on new ground take the place of probes that did not."""
+    """Training episodes that ended on new ground become probes, in the place of the least useful."""
     looks: int = 3
-    """Looks in vain for new ground before the gate is relaxed; each makes this fraction of all probes anew."""
+    """Looks in vain for new ground before the gate is relaxed; n looks make all probes anew, each one n-th of them."""
     reprobes: int = 3
     """How often that is done before a run ends without new ground; the gate is relaxed anew after each."""
 

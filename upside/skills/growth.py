@@ -44,6 +44,10 @@ class Growth:
     """Drop a new policy that pushes an old one below η (paper: off)."""
     check_blur: float = 0.5
     """Noise on the states of that check, in diffusing radii of the root: as if never seen (paper: no check)."""
+    harm: float = 0.05
+    """How much an old one must lose by the new ones to be pushed: near η it falls below it by chance (paper: no check)."""
+    doubt: float = 0.05
+    """How far below its target d may be before it is fitted on a whole buffer; twice that on part of it (paper: 0)."""
 
     @property
     def target(self) -> float:
@@ -86,7 +90,7 @@ class Growth:
     def check(self) -> None:
         if not 0.0 < self.eta < 1.0:
             raise UserError(f"--eta {self.eta} is outside (0, 1): try 0.8, the paper's value")
-        at_least(self, 0, "margin", "patience", "check_blur")
+        at_least(self, 0, "margin", "patience", "check_blur", "harm", "doubt")
         if not 0 < self.smooth <= 1:
             raise UserError(f"--smooth {self.smooth} is outside (0, 1]: try 0.3")
         if self.max_depth is not None:
@@ -118,6 +122,8 @@ class Fixed:
     freeze: ClassVar[bool] = False
     check_consolidated: ClassVar[bool] = False
     check_blur: ClassVar[float] = 0.0
+    harm: ClassVar[float] = 0.0
+    doubt: ClassVar[float] = 0.0
     k_steps_of: ClassVar[str] = "call"
 
     @property
