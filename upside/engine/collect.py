@@ -75,7 +75,7 @@ def episode(
         t, random, noise = draw
         held = jnp.where(t < switch, uniform[0], uniform[1])
         return jnp.select(
-            [mode == POLICY, mode >= PROBE], [actor.explore(obs, noise), held], random
+            [mode == POLICY, jnp.asarray(mode) >= PROBE], [actor.explore(obs, noise), held], random
         )
 
     draws = (jnp.arange(plan.T), uniform[: plan.T], noise)
