@@ -11,8 +11,9 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # Tests and the commands they start share what is compiled, from an empty cache at every test run.
-CACHE = os.environ.get("UPSIDE_TESTS_CACHE") or tempfile.mkdtemp(prefix="upside-tests-")
-os.environ["UPSIDE_TESTS_CACHE"] = os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE
+MADE = None if "UPSIDE_TESTS_CACHE" in os.environ else tempfile.mkdtemp(prefix="upside-tests-")
+CACHE = os.environ.setdefault("UPSIDE_TESTS_CACHE", MADE or "")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE
 os.environ["UPSIDE_CACHE"] = ""
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")  # programs are run briefly
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
@@ -25,5 +26,5 @@ settings.load_profile("upside")
 
 
 def pytest_unconfigure(config):
-    if not hasattr(config, "workerinput"):  # not in a worker: they are still at work when one ends
-        shutil.rmtree(CACHE, ignore_errors=True)
+    if MADE is not None:  # by this process; its workers are given it
+        shutil.rmtree(MADE, ignore_errors=True)

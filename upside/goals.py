@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -47,15 +48,17 @@ def reach(options: Reach) -> None:
     """What the command does."""
     run = Run.load(options.run_dir)
     task = tasks.goal(run.env, place(options.goal), options.radius)
-    if len(run) < 2:
-        raise UserError(f"{options.run_dir} has no policies: let it run for longer")
-    if options.budget < 1:
-        raise UserError(f"--budget {options.budget} is less than 1: try 300000")
     name = options.goal.replace(",", "_") + ("-zero-shot" if options.zero_shot else "")
     where = options.output or options.run_dir / "reach" / name
-    directory = _begin(where, _asked(options), options.overwrite)
-    tune = _zero_shot if options.zero_shot else _finetune
-    result = tune(run, task, options, directory)
+    directory, asked = RunDirectory(where), _asked(options)
+    _look(where, asked, options.overwrite)
+    if options.zero_shot:
+        result = zero_shot(run, task, seed=options.seed)
+        _begin(directory, asked)
+    else:
+        tuned = Finetuning(run, [task], options.budget, seed=options.seed)
+        _begin(directory, asked)
+        result = _finetune(tuned, directory)
     said = report(result)
     directory.keep("result.json", json.dumps(said, indent=1) + "\n")
     print(words(run, options, said))
@@ -77,36 +80,43 @@ def place(text: str) -> np.ndarray:
 def _asked(options: Reach) -> dict[str, Any]:
     """What a result depends on."""
     kept = ("goal", "radius", "budget", "zero_shot", "seed")
-    return {**{name: getattr(options, name) for name in kept}, "version": __version__}
+    tree = RunDirectory.open(options.run_dir).load_tree()[0]["arrays_sha256"]
+    return {**{name: getattr(options, name) for name in kept}, "tree": tree, "version": __version__}
 
 
-def _begin(where: Path, asked: dict[str, Any], overwrite: bool) -> RunDirectory:
-    """The directory of this very request: new, or to be continued."""
-    directory, config = RunDirectory(where), where / "config.json"
-    if config.is_file() and not overwrite:
+def _look(where: Path, asked: dict[str, Any], overwrite: bool) -> None:
+    """Refuse a place that holds something else; what is to be replaced is removed."""
+    config = where / "config.json"
+    if where.exists() and not where.is_dir():
+        raise UserError(f"{where} is a file: give another --output")
+    if config.is_file():
         try:
-            found = json.loads(config.read_text())
+            same = json.loads(config.read_text()) == asked
         except ValueError:
-            found = None
-        if found != asked:
+            same = False
+        if same and not overwrite:
+            return
+        if not overwrite:
             raise UserError(f"{where} holds another request: give --overwrite, or another --output")
-    elif where.exists() and any(where.iterdir()) and not config.is_file():
+        with RunDirectory(where).writing():
+            shutil.rmtree(where)
+    elif where.is_dir() and any(where.iterdir()):
         raise UserError(f"{where} exists and holds something else: give another --output")
-    else:
-        with directory.writing():
-            (where / "checkpoints").mkdir(parents=True, exist_ok=True)
-            for old in (where / "checkpoints").iterdir():
-                old.unlink()
-        directory.keep("config.json", json.dumps(asked, indent=1) + "\n")
-    return directory
 
 
-def _zero_shot(run: Run, task: tasks.Goal, options: Reach, _: RunDirectory) -> Reached:
-    return zero_shot(run, task, seed=options.seed)
+def _begin(directory: RunDirectory, asked: dict[str, Any]) -> None:
+    """Its configuration first: a directory that has one is to be continued."""
+    if (directory.path / "config.json").is_file():
+        return
+    with directory.writing():
+        directory.path.mkdir(parents=True, exist_ok=True)
+    directory.keep("config.json", json.dumps(asked, indent=1) + "\n")
 
 
-def _finetune(run: Run, task: tasks.Goal, options: Reach, directory: RunDirectory) -> Reached:
-    tuned = Finetuning(run, [task], options.budget, seed=options.seed)
+def _finetune(tuned: Finetuning, directory: RunDirectory) -> Reached:
+    """From where the same request was interrupted, or from the start."""
+    with directory.writing():
+        (directory.path / "checkpoints").mkdir(exist_ok=True)
     saved = directory.load_checkpoint()
     if saved is not None:
         tuned.restore(saved[1], unflatten(tuned.chains, saved[0]))
@@ -126,9 +136,8 @@ def _finetune(run: Run, task: tasks.Goal, options: Reach, directory: RunDirector
 def report(result: Reached) -> dict[str, Any]:
     """The numbers of a result."""
     names = ("policy", "found", "tuned", "selection", "tuning")
-    measured = {
-        k: dataclasses.asdict(getattr(result, k)) for k in ("before", "after", "stochastic")
-    }
+    kinds = ("before", "finetuned", "stochastic", "after")
+    measured = {k: dataclasses.asdict(getattr(result, k)) for k in kinds}
     return {**{name: getattr(result, name) for name in names}, **measured}
 
 
@@ -145,9 +154,10 @@ def words(run: Run, options: Reach, said: dict[str, Any]) -> str:
     lines.append(f"policy {policy} (depth {depth}): {why}")
     lines.append(f"before: {_said(said['before'])}")
     if not options.zero_shot:
-        kept = "" if said["tuned"] else " (fine-tuning made it no better: kept as it was)"
-        lines.append(f"after:  {_said(said['after'])}{kept}")
-        lines.append(f"after, with exploration noise: {_said(said['stochastic'])}")
+        lines.append(f"fine-tuned: {_said(said['finetuned'])}")
+        lines.append(f"fine-tuned, with exploration noise: {_said(said['stochastic'])}")
+        if not said["tuned"]:
+            lines.append("fine-tuning made it no better: the policy is kept as it was")
     lines.append(f"interactions: {said['selection']:,} to select, {said['tuning']:,} to fine-tune")
     return "\n".join(lines)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,15 +121,22 @@ class Run:
         )
 
     def _execute(self, policies: np.ndarray, episodes: int, seed: int) -> tuple[Array, Array]:
-        depth = max(1, *(n.depth for n in self.tree.nodes))
-        paths = np.zeros((len(policies), depth), np.int32)
-        lengths = np.zeros(len(policies), np.int32)
-        for row, z in enumerate(policies):
-            path = self.tree.path(int(z))
-            paths[row, : len(path)], lengths[row] = path, len(path)
+        paths, lengths = self.paths(policies.tolist())
         key = jax.random.key(seed)
         plan = self.method.plan
         return _execute(self.env, plan.T, plan.H, episodes, self.actors, paths, lengths, key)
+
+    def paths(self, policies: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The skills that each policy executes, padded, and how many they are."""
+        depth = max(1, *(n.depth for n in self.tree.nodes))
+        paths, lengths = (
+            np.zeros((len(policies), depth), np.int32),
+            np.zeros(len(policies), np.int32),
+        )
+        for row, z in enumerate(policies):
+            path = self.tree.path(z)
+            paths[row, : len(path)], lengths[row] = path, len(path)
+        return paths, lengths
 
     def q(self, features: Float[np.ndarray, "*n feat"]) -> Float[np.ndarray, "*n policies"]:
         """The discriminator's q(z | s) over all policies."""

@@ -52,13 +52,15 @@ class Reached:
     found: bool
     """Whether any policy was paid while one was chosen; if not, the choice was blind."""
     before: Measured
-    """The policy as it was: its chain of skills, then its diffusing part, in N_explo episodes."""
-    after: Measured
-    """Noise-free, with the actors of its best noise-free episode; or as it was, if that is better."""
+    """The policy as it was: its chain of skills, then its diffusing part until H_max, in fresh episodes."""
+    finetuned: Measured
+    """Noise-free, with the actors of its best noise-free episode."""
     stochastic: Measured
     """The same with the learner's exploration noise, in EVALUATION episodes."""
+    after: Measured
+    """The better of the two: as it was, or fine-tuned."""
     tuned: bool
-    """Whether fine-tuning made it better."""
+    """Whether fine-tuning made it better; if not, `actors` are the skills as they were."""
     selection: int
     """Interactions to choose."""
     tuning: int
@@ -87,8 +89,14 @@ class Finetuning:
         self.tuning = tuning or default(run)
         self.tuning.check()
         self.horizon = horizon or run.method.plan.H_max
-        if budget < 1:
-            raise UserError(f"--budget {budget} is less than 1: try 200000")
+        if len(run) < 2 and run.method.growth.max_depth != 0:
+            raise UserError("the run has no policies yet: let it run for longer")
+        needed = len(run) * self.tuning.n_explo * self.horizon
+        if budget < needed:
+            raise UserError(
+                f"--budget {budget} is too little to try {len(run)} policies {self.tuning.n_explo} "
+                f"times: give at least {needed}, and as much again to fine-tune one"
+            )
         self.gamma = self.tuning.learner.gamma
         explored = select.explore(run, self.tuning.n_explo, self.horizon, seed)
         self.choices = [
@@ -101,7 +109,7 @@ class Finetuning:
                 for task, choice in zip(tasks, self.choices, strict=True)
             ]
         )
-        self.budgets = jnp.asarray([max(0, budget - c.interactions) for c in self.choices])
+        self.budgets = jnp.asarray([budget - choice.interactions for choice in self.choices])
         self.together = stack(tasks)
         self.rounds = 0
         self.history: list[dict[str, Any]] = []
@@ -123,7 +131,7 @@ class Finetuning:
         """One round of every chain that is not ended."""
         self.rounds += 1
         keys = jnp.stack([self._key(task, self.rounds) for task in self.tasks])
-        self.chains, (gained, _) = tune.round_of_all(
+        self.chains, gained = tune.round_of_all(
             self.run.env,
             self.tuning,
             self.run.method.plan.T,
@@ -135,7 +143,7 @@ class Finetuning:
         line = {
             "round": self.rounds,
             "spent": np.asarray(self.chains.spent).tolist(),
-            "return": [None if x < 0 else float(x) for x in np.asarray(gained)],
+            "return": [float(x) if np.isfinite(x) else None for x in np.asarray(gained)],
             "best": np.asarray(self.chains.best_return).tolist(),
         }
         self.history.append(line)
@@ -155,26 +163,34 @@ class Finetuning:
     def _result(self, i: int) -> Reached:
         choice, task = self.choices[i], self.tasks[i]
         one = jax.tree.map(lambda leaf: leaf[i], self.chains)
-        before = Measured.of(choice.episodes, self.gamma)
+        fresh = self._as_it_was(task, choice.policy)
+        before, path_before = Measured.of(fresh, self.gamma), _path(fresh, _best(fresh, self.gamma))
         noise_free, noisy = self._evaluate(task, one)
-        after, stochastic = Measured.of(noise_free, self.gamma), Measured.of(noisy, self.gamma)
-        as_it_was = _best(choice.episodes, self.gamma)
-        tuned = after.reward > before.reward
-        path = _path(noise_free, 0) if tuned else _path(choice.episodes, as_it_was)
+        finetuned = Measured.of(noise_free, self.gamma)
+        tuned = finetuned.reward > before.reward
+        skills = _skills(self.run, choice.policy)
         return Reached(
             policy=choice.policy,
             found=choice.found,
             before=before,
-            after=after if tuned else before,
-            stochastic=stochastic if tuned else before,
+            finetuned=finetuned,
+            stochastic=Measured.of(noisy, self.gamma),
+            after=finetuned if tuned else before,
             tuned=tuned,
             selection=choice.interactions,
             tuning=int(one.spent),
-            path_before=_path(choice.episodes, as_it_was),
-            path_after=path,
-            actors=one.best,
-            last=int(one.last),
+            path_before=path_before,
+            path_after=_path(noise_free, 0) if tuned else path_before,
+            actors=one.best if tuned else skills,
+            last=int(one.last) if tuned else self.run.tree[choice.policy].depth - 1,
         )
+
+    def _as_it_was(self, task: Task, policy: int) -> Episodes:
+        """Fresh episodes: it was chosen for those of the selection, so they flatter it."""
+        seed = int(self._rng(task).integers(2**31))
+        explored = select.explore(self.run, EVALUATION, self.horizon, seed, [policy])
+        any_of_one = np.random.default_rng(0)
+        return select.choose(self.run.env, task, self.gamma, *explored, any_of_one).episodes
 
     def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
         """One noise-free episode of the best actors, and some with noise at every stage."""
@@ -196,6 +212,11 @@ def default(run: Run) -> Tuning:
     return Tuning(learner=kind(hidden=run.method.learner.hidden))
 
 
+def _skills(run: Run, policy: int) -> Actor:
+    """The skills of a policy's chain, stacked."""
+    return jax.tree.map(lambda leaf: leaf[np.array(run.tree.path(policy), int)], run.actors)
+
+
 def _number(task: Task) -> int:
     """The same number for the same task."""
     return zlib.crc32(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(task)))
@@ -214,23 +235,23 @@ def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -
     tuning = default(run)
     q = run.q(np.asarray(task.place)[None])[0]
     policy = int(np.argmax(np.where(run.counts > 0, q, 0.0)))
-    obs, action = select.explore(run, tuning.n_explo, horizon or run.method.plan.H_max, seed)
-    only, any_of_one = slice(policy, policy + 1), np.random.default_rng(0)
-    gamma = tuning.learner.gamma
-    choice = select.choose(run.env, task, gamma, obs[only], action[only], any_of_one)
+    horizon, gamma = horizon or run.method.plan.H_max, tuning.learner.gamma
+    explored = select.explore(run, tuning.n_explo, horizon, seed, [policy])
+    choice = select.choose(run.env, task, gamma, *explored, np.random.default_rng(0))
     found = Measured.of(choice.episodes, gamma)
     path = _path(choice.episodes, _best(choice.episodes, gamma))
     return Reached(
         policy=policy,
         found=choice.found,
         before=found,
-        after=found,
+        finetuned=found,
         stochastic=found,
+        after=found,
         tuned=False,
         selection=choice.interactions,
         tuning=0,
         path_before=path,
         path_after=path,
-        actors=jax.tree.map(lambda leaf: leaf[np.array(run.tree.path(policy), int)], run.actors),
+        actors=_skills(run, policy),
         last=run.tree[policy].depth - 1,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -42,16 +43,13 @@ class Choice:
         return bool(self.returns.max() > 0)
 
 
-def explore(run: Run, episodes: int, horizon: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Observations and actions of `episodes` of every policy, root first; the same for every task."""
-    nodes = range(len(run))
-    depth = max(1, *(run.tree[z].depth for z in nodes))
-    paths, lengths = np.zeros((len(run), depth), np.int32), np.zeros(len(run), np.int32)
-    for z in nodes:
-        path = run.tree.path(z)
-        paths[z, : len(path)], lengths[z] = path, len(path)
-    key = jax.random.key(seed)
-    found = _explore(run.env, run.method.plan.T, horizon, episodes, run.actors, paths, lengths, key)
+def explore(
+    run: Run, episodes: int, horizon: int, seed: int, policies: Sequence[int] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Observations and actions of `episodes` of every policy (or of some), root first; the same for every task."""
+    where = map(jnp.asarray, run.paths(range(len(run)) if policies is None else policies))
+    steps, key = run.method.plan.T, jax.random.key(seed)
+    found = _explore(run.env, steps, horizon, episodes, run.actors, *where, key)
     return np.asarray(found[0]), np.asarray(found[1])
 
 

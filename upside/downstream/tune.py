@@ -2,7 +2,7 @@
 
 Stage k of a chain acts from step k T on: the skills of the policy's path, T steps each, then a new
 skill, in the diffusing part's place, until H_max. Each stage is a learner of its own, with actor and critics
-that see the world from where the skill starts. The task of a stage ends with its T-th step, where it is
+that see the world from where the skill starts. The task of a stage but the last ends with its T-th step, where it is
 paid what the next stage's critics say the state is worth that it hands over,
 
     y_T = r_T + γ V_{k+1}(s_T),
@@ -32,7 +32,7 @@ from upside.learners import replay
 from upside.learners.td3 import TD3, Batch
 from upside.nets import Actor, stack
 from upside.run import Run
-from upside.types import Environment, at_least, at_most
+from upside.types import Environment, UserError, at_least, at_most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +59,10 @@ class Tuning:
     def check(self) -> None:
         at_least(self, 1, "n_explo", "rollouts", "updates", "episodes", "patience")
         at_least(self, 0, "warmup", "old_steps")
+        if self.episodes < max(self.n_explo, self.rollouts + 1):
+            raise UserError(
+                f"--episodes {self.episodes} is too few: all of a round must fit, and --n-explo"
+            )
         at_most(self, 1, "old_steps")
         self.learner.check()
 
@@ -122,9 +126,11 @@ def chain(
 
 
 def ended(tuning: Tuning, chains: Chain, budgets: Int[Array, "*n"]) -> Bool[Array, "*n"]:
-    """Whose budget is spent, or who gets no better."""
+    """Whose budget has no room for another round, or who gets no better."""
     solved = chains.best_return > 0
-    return (chains.spent >= budgets) | (solved & (chains.stalled >= tuning.patience))
+    horizon = chains.store.episodes.reward.shape[-1]
+    no_room = chains.spent + (tuning.rollouts + 1) * horizon > budgets
+    return no_room | (solved & (chains.stalled >= tuning.patience))
 
 
 def stages(run: Run, choices: list[Choice], horizon: int) -> int:
@@ -146,8 +152,8 @@ def _outlook(obs: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
 
 def practise(
     env: Environment, tuning: Tuning, T: int, task: Any, one: Chain, key: PRNGKeyArray
-) -> tuple[Chain, tuple[Array, Array]]:
-    """Episodes, then updates of every stage; also the noise-free return and how many steps it took."""
+) -> tuple[Chain, Array]:
+    """Episodes, then updates of every stage; also the noise-free return."""
     key, from_key, noise_key, env_key = jax.random.split(key, 4)
     n, horizon = tuning.rollouts + 1, one.store.episodes.reward.shape[-1]
     noise = tuning.learner.sigma * jax.random.normal(noise_key, (n, horizon, env.action_size))
@@ -172,7 +178,7 @@ def practise(
         one.age + jnp.where(seen, tuning.updates, 0),
         one.spent + new.length.sum(),
     )
-    return after, (gained, new.length[0])
+    return after, gained
 
 
 def learn(
@@ -244,16 +250,15 @@ def round_of_all(
     chains: Chain,
     budgets: Int[Array, " n"],
     keys: Key[Array, " n"],
-) -> tuple[Chain, tuple[Array, Array]]:
+) -> tuple[Chain, Float[Array, " n"]]:
     """A round of every chain that is not ended. One after another inside one program: the
     numbers of a chain do not depend on which others there are."""
 
-    def one(x: tuple) -> tuple[Chain, tuple[Array, Array]]:
+    def one(x: tuple) -> tuple[Chain, Array]:
         task, chain, budget, key = x
-        rest = (-jnp.inf, jnp.zeros((), int))
         return jax.lax.cond(
             ended(tuning, chain, budget),
-            lambda: (chain, rest),
+            lambda: (chain, jnp.asarray(jnp.nan)),
             lambda: practise(env, tuning, T, task, chain, key),
         )
 
