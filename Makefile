@@ -16,8 +16,8 @@ test-ray: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/test_ray.py
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check upside tests
-	$(BIN)/ruff format --check upside tests
+	$(BIN)/ruff check upside tests results
+	$(BIN)/ruff format --check upside tests results
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed

@@ -1,4 +1,4 @@
-"""Dependencies point one way (docs/design): held by reading every import of the package."""
+"""Dependencies point one way, as LAYERS says: held by reading every import of the package."""
 
 import ast
 import subprocess

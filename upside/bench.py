@@ -209,7 +209,7 @@ class Worker:
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=variables, **pipes)
         first, second = self.read()
-        self.compile, self.start = first - second, time.perf_counter() - begin - second
+        self.compile, self.start = max(0.0, first - second), time.perf_counter() - begin - second
 
     def go(self, seconds: float) -> None:
         print(seconds, file=self.process.stdin, flush=True)

@@ -1,7 +1,7 @@
 """Every method, one declaration each: read them side by side to see how they differ.
 
-A method is a `Method` value over the same engine. `upside methods` prints what differs from the
-paper's settings.
+A method is a `Method` value over the same engine. `upside methods` prints what fills the
+slots, `upside methods NAME` every setting beside the paper's UPSIDE.
 """
 
 from __future__ import annotations
