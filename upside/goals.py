@@ -184,5 +184,6 @@ def picture(run: Run, options: Reach, result: Reached, path: Path) -> None:
         result.path_after,
         title,
         (f"before: {steps[0]} steps", f"after: {steps[1]} steps"),
+        run.tree[result.policy].depth,
     )
     figure.savefig(path, dpi=DPI)

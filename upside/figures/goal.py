@@ -25,8 +25,9 @@ def way(
     after: np.ndarray,
     title: str,
     labels: tuple[str, str],
+    skills: int,
 ) -> Figure:
-    """Both ways as lines, a dot where each skill hands over to the next, the goal as a disc."""
+    """Both ways as lines, a dot where each of the policy's `skills` hands over, the goal as a disc."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Circle
@@ -38,7 +39,8 @@ def way(
     for obs, color, label in ((before, BEFORE, labels[0]), (after, AFTER, labels[1])):
         path = run.features(obs)
         ax.plot(*path.T, color=color, lw=1.8, zorder=4, gid=label)
-        ax.plot(*path[::T].T, "o", color=color, ms=3.5, mew=0, zorder=5)
+        ends = path[: skills * T + 1 : T]
+        ax.plot(*ends.T, "o", color=color, ms=3.5, mew=0, zorder=5)
         handles.append(Line2D([], [], color=color, lw=1.8, marker="o", ms=3.5, label=label))
     disc = Circle((float(place[0]), float(place[1])), radius, fc=GOAL, ec="black", lw=0.8)
     disc.set(zorder=ABOVE, alpha=0.7, gid="goal")
