@@ -100,7 +100,6 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "no-doubt": {"doubt": 0.0},
     "any-harm": {"harm": 0.0},
     "no-margin": {"margin": 0.0},
-    "no-freezing": {"freeze": False},
     "no-critic-warmup": {"critic_warmup": 0},
     "no-reuse": {"reuse": False},
     "noise-free-rounds": {"fresh": 1},
