@@ -14,6 +14,7 @@ import pytest
 from upside import cli
 from upside.run import Run
 from upside.runs import FORMAT, RunDirectory
+from upside.session import Session
 
 QUICK = ["--max-interactions", "3000", "--k-pol", "10", "--probes", "8"]
 
@@ -204,6 +205,27 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path)
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
     nodes = [json.loads((d / "tree.json").read_text())["nodes"] for d in (cut, whole)]
     assert nodes[0] == nodes[1]
+
+
+def test_ctrl_c_ends_a_run_between_two_rounds_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    log = Session._log
+
+    def interrupted(session, entry):
+        log(session, entry)
+        if len(session.history) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Session, "_log", interrupted)
+    assert cli.main(train(tmp_path / "run")) == 130
+    assert f"upside resume {tmp_path / 'run'}" in capsys.readouterr().err
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_budget_may_be_written_with_an_exponent(tmp_path):
+    command = train(tmp_path / "run", "--no-figures", "--max-interactions", "1e3")
+    assert cli.main(command) == 0
+    assert Run.load(tmp_path / "run").config.max_interactions == 1000
 
 
 def test_files_that_do_not_belong_together_are_refused(run_dir, tmp_path, capsys):

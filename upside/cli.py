@@ -8,7 +8,9 @@ import io
 import json
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"upside: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("upside: interrupted; continue with 'upside resume DIR'", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(
+            f"upside: interrupted; {stop}" if str(stop) else "upside: interrupted", file=sys.stderr
+        )
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,6 +74,7 @@ def _usage() -> str:
 def _parse(kind: Callable[..., Any], command: str, arguments: list[str], **options: Any) -> Any:
     """`tyro.cli`, with its boxed report of a mistake folded into one line."""
     report = io.StringIO()
+    arguments = [_plain_number(word) for word in arguments]
     try:
         with contextlib.redirect_stderr(report):
             return tyro.cli(kind, prog=f"upside {command}", args=arguments, **options)
@@ -82,6 +87,11 @@ def _parse(kind: Callable[..., Any], command: str, arguments: list[str], **optio
         )
         line = re.split(r" For full helptext| Argument helptext", words)[0]
         raise UserError(f"{line} (see 'upside {command} --help')") from None
+
+
+def _plain_number(word: str) -> str:
+    """1e6 is 1000000: budgets are written like that."""
+    return str(int(float(word))) if re.fullmatch(r"\d+e\d{1,2}", word) else word
 
 
 # -------------------------------------------------------------------- train, resume
@@ -131,9 +141,12 @@ def train(arguments: list[str]) -> None:
     if not arguments or arguments[0].startswith("-"):
         names = ", ".join(methods.METHODS)
         if arguments[:1] in (["-h"], ["--help"]):
-            print(f"usage: upside train METHOD --env ENV [OPTIONS]\n\nmethods: {names}")
+            print(f"usage: upside train METHOD [--env ENV] [OPTIONS]\n\nmethods: {names}")
+            print("'upside train METHOD --help' lists the options of a method.")
             return
-        raise UserError(f"which method? upside train METHOD --env ENV, with METHOD one of: {names}")
+        raise UserError(
+            f"which method? It comes first: upside train METHOD [--env ENV], one of: {names}"
+        )
     name, rest = arguments[0], arguments[1:]
     learner, rest = _take(rest, "--learner")
     method = methods.get(name, learner)
@@ -191,14 +204,15 @@ def _discover(session: Session, figures: bool) -> None:
     from rich.console import Console
 
     console = Console()
+    assert session.directory is not None
+    path = session.directory.path
     with contextlib.ExitStack() as stack:
+        session.listeners.append(stack.enter_context(_Interruptible(path)))
         if console.is_terminal:
             from upside.progress import Progress
 
             session.listeners.append(stack.enter_context(Progress(console)))
         run = session.run()
-    assert session.directory is not None
-    path = session.directory.path
     _print_coverage(run)
     if figures:
         from upside.figures import draw_all
@@ -207,6 +221,38 @@ def _discover(session: Session, figures: bool) -> None:
             draw_all(run, path / "figures")
         print(f"pictures: {path / 'figures'}")
     print(f"run directory: {path}")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what to do next."""
+
+
+class _Interruptible:
+    """Ctrl-C ends a run between two rounds; a second one at once.
+
+    An exception in the middle of a round may be raised inside a callback of JAX, which discards it.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.asked, self.before = path, False, signal.getsignal(signal.SIGINT)
+
+    def __enter__(self) -> _Interruptible:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self.before)
+
+    def _ask(self, *_: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __call__(self, *_: object) -> None:
+        if self.asked:
+            raise Interrupted(f"continue with 'upside resume {self.path}'")
 
 
 def _start_jax(cores: int = 1) -> None:

@@ -52,6 +52,10 @@ def reach(options: Reach) -> None:
     where = options.output or options.run_dir / "reach" / name
     directory, asked = RunDirectory(where), _asked(options)
     _look(where, asked, options.overwrite)
+    if (where / "result.json").is_file():
+        print(words(run, options, json.loads((where / "result.json").read_text())))
+        print(f"done before: {where} (--overwrite does it again)")
+        return
     if options.zero_shot:
         result = zero_shot(run, task, seed=options.seed)
         _begin(directory, asked)
@@ -91,13 +95,17 @@ def _look(where: Path, asked: dict[str, Any], overwrite: bool) -> None:
         raise UserError(f"{where} is a file: give another --output")
     if config.is_file():
         try:
-            same = json.loads(config.read_text()) == asked
+            found = json.loads(config.read_text())
         except ValueError:
-            same = False
-        if same and not overwrite:
+            found = {}
+        other = [name for name in asked if found.get(name) != asked[name]]
+        if not other and not overwrite:
             return
         if not overwrite:
-            raise UserError(f"{where} holds another request: give --overwrite, or another --output")
+            raise UserError(
+                f"{where} holds a request with another {' and '.join(other)}: "
+                "give --overwrite, or another --output"
+            )
         with RunDirectory(where).writing():
             shutil.rmtree(where)
     elif where.is_dir() and any(where.iterdir()):
@@ -152,19 +160,20 @@ def words(run: Run, options: Reach, said: dict[str, Any]) -> str:
     else:
         why = "no policy has reached the goal: chosen blindly"
     lines.append(f"policy {policy} (depth {depth}): {why}")
-    lines.append(f"before: {_said(said['before'])}")
+    lines.append(f"{'as it is' if options.zero_shot else 'before'}: {_said(said['before'])}")
     if not options.zero_shot:
         lines.append(f"fine-tuned: {_said(said['finetuned'])}")
         lines.append(f"fine-tuned, with exploration noise: {_said(said['stochastic'])}")
         if not said["tuned"]:
             lines.append("fine-tuning made it no better: the policy is kept as it was")
-    lines.append(f"interactions: {said['selection']:,} to select, {said['tuning']:,} to fine-tune")
+    spent = f"interactions: {said['selection']:,} to select, {said['tuning']:,} to fine-tune"
+    lines.append("interactions: none but these episodes" if options.zero_shot else spent)
     return "\n".join(lines)
 
 
 def _said(found: dict[str, Any]) -> str:
     one = Measured(**found)
-    steps = "never there" if one.steps is None else f"{one.steps:.0f} steps"
+    steps = "never there" if one.steps is None else f"{one.steps:.0f} steps when it gets there"
     return f"reward γ^τ {one.reward:.3f}, success {one.success:.0%}, {steps}"
 
 
@@ -183,7 +192,7 @@ def picture(run: Run, options: Reach, result: Reached, path: Path) -> None:
         result.path_before,
         result.path_after,
         title,
-        (f"before: {steps[0]} steps", f"after: {steps[1]} steps"),
+        (f"before, best episode: {steps[0]} steps", f"after: {steps[1]} steps"),
         run.tree[result.policy].depth,
     )
     figure.savefig(path, dpi=DPI)

@@ -60,6 +60,13 @@ class Run:
         """Number of policies, the root included."""
         return len(self.tree)
 
+    def __repr__(self) -> str:
+        config, spent = self.config, self.summary["interactions"]
+        return (
+            f"<Run of {config.method} on {config.env}, seed {config.seed}: "
+            f"{len(self) - 1} policies, {spent:,} interactions>"
+        )
+
     @classmethod
     def load(cls, path: str | Path) -> Run:
         """Read a run directory."""

@@ -159,9 +159,12 @@ class RunDirectory:
             yield
         except OSError as error:
             reason = error.strerror or str(error)
+            saved = (self.path / "checkpoints").is_dir()
+            then = (
+                f", then run 'upside resume {self.path}'" if saved else ", or choose another place"
+            )
             raise UserError(
-                f"cannot write to {self.path}: {reason}. What was saved before is intact; mend it, "
-                f"then run 'upside resume {self.path}'"
+                f"cannot write to {self.path}: {reason}. What was saved before is intact; mend it{then}"
             ) from None
 
     def keep(self, name: str, text: str) -> None:

@@ -73,15 +73,17 @@ class Session:
     def run(self) -> Run:
         """Discover until the end; returns what was found."""
         saved = time.perf_counter()
-        for event in self._events_of_run():
-            entry = self._entry(event)
-            self._log(entry)
-            for listen in self.listeners:
-                listen(self.discovery, entry)
-            if time.perf_counter() - saved > self.checkpoint_seconds:
-                self.checkpoint()
-                saved = time.perf_counter()
-        self._close()
+        try:
+            for event in self._events_of_run():
+                entry = self._entry(event)
+                self._log(entry)
+                for listen in self.listeners:
+                    listen(self.discovery, entry)
+                if time.perf_counter() - saved > self.checkpoint_seconds:
+                    self.checkpoint()
+                    saved = time.perf_counter()
+        finally:
+            self._close()
         return self.checkpoint()
 
     def _events_of_run(self) -> Iterator[str]:

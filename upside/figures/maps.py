@@ -115,7 +115,7 @@ def coverage(scene: Scene) -> Figure:
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 7.8), layout="constrained")
+    figure = Figure(figsize=(7.2, 8.4), layout="constrained")
     ax = figure.add_subplot()
     kinds = bucket_kinds(scene)
     colors = ListedColormap([color for _, color in KINDS.values()])
