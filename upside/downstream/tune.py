@@ -75,6 +75,8 @@ class Chain(eqx.Module):
     last: Int[Array, ""]
     steps: Float[Array, " stages"]
     """Step size of each stage's actor, as a share."""
+    unit: Float[Array, ""]
+    """The largest return seen in selection: critics learn rewards in this unit (for a goal that was found it is 1)."""
     store: Store
     best: Actor
     """The actors of the best noise-free episode so far."""
@@ -116,6 +118,7 @@ def chain(
         together,
         jnp.asarray(last),
         jnp.asarray(steps),
+        jnp.asarray(_unit(choice.episodes, tuning.learner.gamma)),
         store.add(choice.episodes),
         together.actor,
         jnp.asarray(-jnp.inf),
@@ -131,6 +134,11 @@ def ended(tuning: Tuning, chains: Chain, budgets: Int[Array, "*n"]) -> Bool[Arra
     horizon = chains.store.episodes.reward.shape[-1]
     no_room = chains.spent + (tuning.rollouts + 1) * horizon > budgets
     return no_room | (solved & (chains.stalled >= tuning.patience))
+
+
+def _unit(episodes: Episodes, gamma: float) -> np.float32:
+    largest = np.abs(np.asarray(replay.returns(episodes.reward, gamma))).max()
+    return np.float32(largest if largest > 0 else 1.0)
 
 
 def stages(run: Run, choices: list[Choice], horizon: int) -> int:
@@ -171,6 +179,7 @@ def practise(
         learned,
         one.last,
         one.steps,
+        one.unit,
         store,
         jax.tree.map(lambda a, b: jnp.where(better, a, b), one.stages.actor, one.best),
         jnp.maximum(gained, one.best_return),
@@ -187,7 +196,8 @@ def learn(
     """`updates` of every stage, from the last to the first."""
     learner, horizon = tuning.learner, stored.reward.shape[-1]
     capacity, padded = stored.length.shape[0], one.steps.shape[0]
-    achieved = replay.returns(stored.reward, learner.gamma)
+    rewards = stored.reward / one.unit
+    achieved = replay.returns(rewards, learner.gamma)
     rounds = -(-tuning.updates // learner.policy_delay)
     shape = (rounds, learner.policy_delay, learner.batch_pol)
     filled = jnp.arange(capacity) < size
@@ -218,7 +228,7 @@ def learn(
             batch = Batch(
                 obs=state.actor.normalise(stored.obs[e, t]),
                 action=stored.action[e, t],
-                reward=stored.reward[e, t] + paid,
+                reward=rewards[e, t] + paid,
                 next_obs=state.actor.normalise(stored.obs[e, t + 1]),
                 done=(hands_over | ended).astype(float),
                 achieved=achieved[e, t],
