@@ -224,6 +224,14 @@ def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys,
     assert "done before" in capsys.readouterr().out
     assert cli.main([*command, "--seed", "1"]) == 2
     assert "another seed" in capsys.readouterr().err
+    again = [*command[:-1], "1000", "--overwrite"]
+    assert cli.main(again) == 2
+    assert json.loads((where / "result.json").read_text()) == said, (
+        "refused before anything is lost"
+    )
+    assert cli.main([*command, "--overwrite", "--output", str(tmp_path / "run")]) == 2
+    assert "something else" in capsys.readouterr().err
+    assert Run.load(tmp_path / "run").tree.to_json() == run.tree.to_json()
     assert cli.main([*command[:4], "--zero-shot"]) == 0
     assert "discriminator" in capsys.readouterr().out
 

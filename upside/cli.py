@@ -8,9 +8,7 @@ import io
 import json
 import os
 import re
-import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,11 +201,13 @@ def _discover(session: Session, figures: bool) -> None:
     """Run a session with a live display in a terminal, quietly elsewhere; then say what was found."""
     from rich.console import Console
 
+    from upside.session import Interruptible
+
     console = Console()
     assert session.directory is not None
     path = session.directory.path
     with contextlib.ExitStack() as stack:
-        session.listeners.append(stack.enter_context(_Interruptible(path)))
+        session.listeners.append(stack.enter_context(Interruptible(path)))
         if console.is_terminal:
             from upside.progress import Progress
 
@@ -221,38 +221,6 @@ def _discover(session: Session, figures: bool) -> None:
             draw_all(run, path / "figures")
         print(f"pictures: {path / 'figures'}")
     print(f"run directory: {path}")
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with what to do next."""
-
-
-class _Interruptible:
-    """Ctrl-C ends a run between two rounds; a second one at once.
-
-    An exception in the middle of a round may be raised inside a callback of JAX, which discards it.
-    """
-
-    def __init__(self, path: Path):
-        self.path, self.asked, self.before = path, False, signal.getsignal(signal.SIGINT)
-
-    def __enter__(self) -> _Interruptible:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self.before)
-
-    def _ask(self, *_: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def __call__(self, *_: object) -> None:
-        if self.asked:
-            raise Interrupted(f"continue with 'upside resume {self.path}'")
 
 
 def _start_jax(cores: int = 1) -> None:

@@ -52,16 +52,16 @@ def reach(options: Reach) -> None:
     where = options.output or options.run_dir / "reach" / name
     directory, asked = RunDirectory(where), _asked(options)
     _look(where, asked, options.overwrite)
-    if (where / "result.json").is_file():
+    if (where / "result.json").is_file() and not options.overwrite:
         print(words(run, options, json.loads((where / "result.json").read_text())))
         print(f"done before: {where} (--overwrite does it again)")
         return
     if options.zero_shot:
         result = zero_shot(run, task, seed=options.seed)
-        _begin(directory, asked)
+        _begin(directory, asked, options.overwrite)
     else:
         tuned = Finetuning(run, [task], options.budget, seed=options.seed)
-        _begin(directory, asked)
+        _begin(directory, asked, options.overwrite)
         result = _finetune(tuned, directory)
     said = report(result)
     directory.keep("result.json", json.dumps(said, indent=1) + "\n")
@@ -89,34 +89,30 @@ def _asked(options: Reach) -> dict[str, Any]:
 
 
 def _look(where: Path, asked: dict[str, Any], overwrite: bool) -> None:
-    """Refuse a place that holds something else; what is to be replaced is removed."""
-    config = where / "config.json"
+    """Refuse a place that holds something else, or another request that is not to be replaced."""
     if where.exists() and not where.is_dir():
         raise UserError(f"{where} is a file: give another --output")
-    if config.is_file():
-        try:
-            found = json.loads(config.read_text())
-        except ValueError:
-            found = {}
-        other = [name for name in asked if found.get(name) != asked[name]]
-        if not other and not overwrite:
-            return
-        if not overwrite:
-            raise UserError(
-                f"{where} holds a request with another {' and '.join(other)}: "
-                "give --overwrite, or another --output"
-            )
-        with RunDirectory(where).writing():
-            shutil.rmtree(where)
-    elif where.is_dir() and any(where.iterdir()):
-        raise UserError(f"{where} exists and holds something else: give another --output")
-
-
-def _begin(directory: RunDirectory, asked: dict[str, Any]) -> None:
-    """Its configuration first: a directory that has one is to be continued."""
-    if (directory.path / "config.json").is_file():
+    if not where.exists() or not any(where.iterdir()):
         return
+    try:
+        found = json.loads((where / "config.json").read_text())
+    except (OSError, ValueError):
+        found = {}
+    if "goal" not in found:
+        raise UserError(f"{where} exists and holds something else: give another --output")
+    other = [name for name in asked if found.get(name) != asked[name]]
+    if other and not overwrite:
+        raise UserError(
+            f"{where} holds a request with another {' and '.join(other)}: "
+            "give --overwrite, or another --output"
+        )
+
+
+def _begin(directory: RunDirectory, asked: dict[str, Any], overwrite: bool) -> None:
+    """Its configuration first: a directory that has one is to be continued."""
     with directory.writing():
+        if overwrite and directory.path.exists():
+            shutil.rmtree(directory.path)
         directory.path.mkdir(parents=True, exist_ok=True)
     directory.keep("config.json", json.dumps(asked, indent=1) + "\n")
 

@@ -7,6 +7,8 @@ again, bit for bit, what was done after the last checkpoint; metrics written sin
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -178,6 +180,38 @@ class Session:
             summary=summary,
             history=self.history,
         )
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what to do next."""
+
+
+class Interruptible:
+    """Ctrl-C ends a run between two rounds; a second one at once.
+
+    An exception in the middle of a round may be raised inside a callback of JAX, which discards it.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.asked, self.before = path, False, signal.getsignal(signal.SIGINT)
+
+    def __enter__(self) -> Interruptible:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self.before)
+
+    def _ask(self, *_: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __call__(self, *_: object) -> None:
+        if self.asked:
+            raise Interrupted(f"continue with 'upside resume {self.path}'")
 
 
 def train(

@@ -14,6 +14,7 @@ from upside.downstream import select, tune
 from upside.downstream.episodes import Episodes, discounted, rollout
 from upside.downstream.tasks import Goal, Task
 from upside.downstream.tune import Chain, Tuning
+from upside.engine.collect import host_key
 from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
 from upside.nets import Actor, stack
@@ -120,8 +121,7 @@ class Finetuning:
 
     def _key(self, task: Task, what: int) -> jax.Array:
         """Of the task itself, not of its place among others: alone it is done the same."""
-        words = np.random.SeedSequence([self.seed, _number(task), what]).generate_state(2)
-        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+        return host_key(self.seed, _number(task), what)
 
     @property
     def done(self) -> bool:
@@ -163,7 +163,9 @@ class Finetuning:
     def _result(self, i: int) -> Reached:
         choice, task = self.choices[i], self.tasks[i]
         one = jax.tree.map(lambda leaf: leaf[i], self.chains)
-        fresh = self._as_it_was(task, choice.policy)
+        # Fresh episodes: it was chosen for those of the selection, so they flatter it.
+        seed = int(self._rng(task).integers(2**31))
+        fresh = select.as_it_is(self.run, task, choice.policy, EVALUATION, self.horizon, seed)
         before, path_before = Measured.of(fresh, self.gamma), _path(fresh, _best(fresh, self.gamma))
         noise_free, noisy = self._evaluate(task, one)
         finetuned = Measured.of(noise_free, self.gamma)
@@ -184,13 +186,6 @@ class Finetuning:
             actors=one.best if tuned else skills,
             last=int(one.last) if tuned else self.run.tree[choice.policy].depth - 1,
         )
-
-    def _as_it_was(self, task: Task, policy: int) -> Episodes:
-        """Fresh episodes: it was chosen for those of the selection, so they flatter it."""
-        seed = int(self._rng(task).integers(2**31))
-        explored = select.explore(self.run, EVALUATION, self.horizon, seed, [policy])
-        any_of_one = np.random.default_rng(0)
-        return select.choose(self.run.env, task, self.gamma, *explored, any_of_one).episodes
 
     def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
         """One noise-free episode of the best actors, and some with noise at every stage."""
@@ -236,19 +231,17 @@ def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -
     q = run.q(np.asarray(task.place)[None])[0]
     policy = int(np.argmax(np.where(run.counts > 0, q, 0.0)))
     horizon, gamma = horizon or run.method.plan.H_max, tuning.learner.gamma
-    explored = select.explore(run, tuning.n_explo, horizon, seed, [policy])
-    choice = select.choose(run.env, task, gamma, *explored, np.random.default_rng(0))
-    found = Measured.of(choice.episodes, gamma)
-    path = _path(choice.episodes, _best(choice.episodes, gamma))
+    episodes = select.as_it_is(run, task, policy, tuning.n_explo, horizon, seed)
+    found, path = Measured.of(episodes, gamma), _path(episodes, _best(episodes, gamma))
     return Reached(
         policy=policy,
-        found=choice.found,
+        found=found.reward > 0,
         before=found,
         finetuned=found,
         stochastic=found,
         after=found,
         tuned=False,
-        selection=choice.interactions,
+        selection=int(np.asarray(episodes.length).sum()),
         tuning=0,
         path_before=path,
         path_after=path,

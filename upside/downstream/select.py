@@ -104,6 +104,13 @@ def choose(
     return Choice(policy, returns, own, int(np.asarray(every.length).sum()))
 
 
+def as_it_is(run: Run, task: Task, policy: int, episodes: int, horizon: int, seed: int) -> Episodes:
+    """Episodes of one policy."""
+    obs, action = explore(run, episodes, horizon, seed, [policy])
+    every = _judge(run.env, task, jnp.asarray(obs), jnp.asarray(action))
+    return jax.tree.map(lambda leaf: leaf[0], every)
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def _judge(env: Environment, task: Any, obs: Array, action: Array) -> Episodes:
     return jax.vmap(jax.vmap(lambda o, a: judged(env, task, o, a)))(obs, action)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from upside.nets import Actor
@@ -21,6 +22,12 @@ POLICY, RANDOM, PROBE, LOOSE_PROBE = 0, 1, 2, 3
 """Ways of acting in the directed part: the skill's actor (plus noise), uniformly random actions
 (K_initial), or an action held for a random while, then another (a probe). The first actions of probes
 are spread evenly; those of loose ones are drawn independently."""
+
+
+def host_key(*numbers: int) -> PRNGKeyArray:
+    """The random key of these numbers, made on the host: nothing is dispatched or compiled for it."""
+    words = np.random.SeedSequence(list(numbers)).generate_state(2)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
 def walk(

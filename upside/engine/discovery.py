@@ -14,10 +14,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray, PyTree
 
+from upside.engine.collect import host_key
 from upside.engine.method import Method
 from upside.engine.round import programs
 from upside.learners import replay as replays
@@ -212,8 +212,7 @@ class Discovery:
     def key(self) -> PRNGKeyArray:
         """A key never used before: made on the host of the seed and a counter that is part of the state."""
         self.counters.keys += 1
-        words = np.random.SeedSequence([self.seed, self.counters.keys]).generate_state(2)
-        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+        return host_key(self.seed, self.counters.keys)
 
     def rng(self) -> np.random.Generator:
         """The same for what is drawn on the host: the first values of new networks."""
