@@ -35,8 +35,8 @@ def quick(method: Method) -> Method:
     return dataclasses.replace(method, **smaller)
 
 
-def discover(name: str, seed: int = 0, budget: int = BUDGET) -> Discovery:
-    return Discovery(envs.make("wall-free-maze"), quick(methods.get(name)), seed, budget)
+def discover(name: str, seed: int = 0, budget: int = BUDGET, cores: int = 1) -> Discovery:
+    return Discovery(envs.make("wall-free-maze"), quick(methods.get(name)), seed, budget, cores)
 
 
 def bits(run: Discovery) -> list[bytes]:
@@ -91,11 +91,11 @@ def test_state_buffers_hold_states_that_the_policy_itself_diffused_over(finished
 def test_growing_compiles_nothing_and_each_program_once():
     before = dict(engine_round.TRACES)
     engine_round.programs.cache_clear()
-    run = discover("upside", seed=1, budget=15_000)
+    run = discover("upside", seed=1, budget=15_000, cores=2)
     sizes = {len(run.tree) for _ in rounds(run)}
     traced = {k: v - before.get(k, 0) for k, v in engine_round.TRACES.items()}
     assert len(sizes) > 3, "the run was meant to grow"
-    once = dict.fromkeys(("walk", "learn", "judge", "score"), 1)
+    once = dict.fromkeys(("walk", "pay", "update", "merge", "judge", "score"), 1)
     # one width for training episodes, one for state buffers and probes
     assert {k: v for k, v in traced.items() if v} == {**once, "collect": 2, "remember": 2}
 
@@ -106,6 +106,15 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
         list(rounds(run))
     assert bits(first) == bits(second)
     assert bits(first) != bits(other)
+
+
+@pytest.mark.parametrize("name", ["upside", "diayn", "edl"])
+def test_the_number_of_cores_changes_no_bit(name):
+    """Skills that train side by side on three cores learn what they learn one after another."""
+    alone, shared = discover(name, cores=1), discover(name, cores=3)
+    for run in (alone, shared):
+        list(rounds(run))
+    assert bits(alone) == bits(shared)
 
 
 @pytest.fixture

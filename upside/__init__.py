@@ -29,14 +29,13 @@ def discover(
     max_interactions: int = 1_000_000,
     run_dir: str | Path | None = None,
     overwrite: bool = False,
-    cores: int = 1,
     **settings: Any,
 ) -> Run:
     """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`)."""
     from upside import methods, runs, session
 
     value = methods.get(method, settings.pop("learner", None)).replace(settings)
-    config = runs.configure(method, value, env, seed, max_interactions, cores)
+    config = runs.configure(method, value, env, seed, max_interactions)
     return session.train(config, run_dir, overwrite)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from upside.types import Space, Trajectory, UserError
+from upside.types import Space, Trajectory, UserError, usable_cores
 from upside.version import __version__
 
 BATCH, DELAY, UPDATES = 64, 2, 500  # per update; critic updates per actor's; per skill and call
@@ -115,8 +115,7 @@ def ours(size: Size, skills: int) -> Prepared:
     learner = TD3(hidden=size.hidden, batch_pol=BATCH, policy_delay=DELAY)
     plan, growth = Plan(T=size.steps, H=size.steps, H_max=250), Growth(n_max=skills, n_start=1)
     method = Method(plan=plan, learner=learner, growth=growth)
-    blank, devices = Blank(size.observation, size.action), jax.local_device_count()
-    run = Discovery(blank, method, seed=0, budget=0, devices=devices)
+    run = Discovery(Blank(size.observation, size.action), method, seed=0, budget=0)
     arrays, replay, rng = run.arrays, run.arrays.replay, np.random.default_rng(0)
     some = (skills, plan.buffer_episodes)
     draw: Any = lambda *more: rng.uniform(-1, 1, (*some, *more)).astype(np.float32)  # noqa: E731
@@ -129,7 +128,16 @@ def ours(size: Size, skills: int) -> Prepared:
     classes, rho = np.ones(len(arrays.counts), bool), np.zeros(skills, np.float32)
     scores = Scores(arrays.judge, classes, labels, rho, arrays.own, arrays.own_counts)
     everyone, updates = np.ones(skills, bool), np.int32(UPDATES)
-    inputs = (arrays.learners, arrays.ages, replay, scores, everyone, updates, run.key())
+    inputs = (
+        len(usable_cores()),
+        arrays.learners,
+        arrays.ages,
+        replay,
+        scores,
+        everyone,
+        updates,
+        run.key(),
+    )
     return lambda: jax.block_until_ready(run.programs.learn(*inputs)), UPDATES * skills
 
 
@@ -205,7 +213,7 @@ class Worker:
     def __init__(self, entry: str, size: str, skills: int, *cores: int):
         self.entry, self.cores, begin = entry, len(cores), time.perf_counter()
         command = [sys.executable, "-m", "upside.bench", entry, size, *map(str, (skills, *cores))]
-        variables = {**os.environ, **ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(len(cores))}
+        variables = {**os.environ, **ENVIRONMENT}
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=variables, **pipes)
         first, second = self.read()
@@ -219,12 +227,6 @@ class Worker:
             return json.loads(line)
         self.process.communicate()
         raise UserError(f"'{self.entry}' could not be measured: see its error above")
-
-
-def usable_cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def measure(options: Bench, size: str, names: list[str]) -> dict[str, Result]:

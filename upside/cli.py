@@ -113,8 +113,8 @@ class Train:
     """Draw the pictures at the end."""
     checkpoint_seconds: float = 5.0
     """Save the state this often; a kill costs at most as much work."""
-    cores: int = 1
-    """Cores that share the skills in training; pays where many train at once (docs/research.md)."""
+    cores: int = 0
+    """Cores to use, 0 for all there are; the result is the same."""
 
 
 TRAIN = "Discover skills. --learner td3 or sac puts another learner in the method's place for one."
@@ -161,14 +161,15 @@ def train(arguments: list[str]) -> None:
         options.env,
         options.seed,
         options.max_interactions,
-        options.cores,
     )
     label = Path(options.env).stem
     where = options.run_dir or Path("runs") / f"{name}-{label}-{options.seed}"
     from upside.session import Session
 
-    _start_jax(config.cores)
-    session = Session(config, checkpoint_seconds=options.checkpoint_seconds)
+    _start_jax()
+    session = Session(
+        config, checkpoint_seconds=options.checkpoint_seconds, cores=_cores(options.cores)
+    )
     session.directory = runs.RunDirectory.create(where, config, options.overwrite)
     _discover(session, options.figures)
 
@@ -183,6 +184,8 @@ class Resume:
     """Draw the pictures at the end."""
     checkpoint_seconds: float = 5.0
     """Save the state this often; a kill costs at most as much work."""
+    cores: int = 0
+    """Cores to use, 0 for all there are; the result is the same."""
 
 
 def resume(arguments: list[str]) -> None:
@@ -193,8 +196,15 @@ def resume(arguments: list[str]) -> None:
     directory = RunDirectory.open(options.run_dir)
     from upside.session import Session
 
-    _start_jax(directory.config().cores)
-    _discover(Session.resume(directory, options.checkpoint_seconds), options.figures)
+    _start_jax()
+    cores = _cores(options.cores)
+    _discover(Session.resume(directory, options.checkpoint_seconds, cores), options.figures)
+
+
+def _cores(number: int) -> int:
+    if number < 0:
+        raise UserError(f"--cores {number} is negative: give 0 for all there are")
+    return number
 
 
 def _discover(session: Session, figures: bool) -> None:
@@ -223,13 +233,10 @@ def _discover(session: Session, figures: bool) -> None:
     print(f"run directory: {path}")
 
 
-def _start_jax(cores: int = 1) -> None:
-    """One device a core, and compiled programs are kept between runs: the second start is faster."""
+def _start_jax() -> None:
+    """Compiled programs are kept between runs: the second start is faster."""
     import jax
 
-    if cores > 1:
-        with contextlib.suppress(RuntimeError):  # too late: the session says so
-            jax.config.update("jax_num_cpu_devices", cores)
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     where = os.environ.get("UPSIDE_CACHE", str(home / "upside" / "jax"))
     if where:

@@ -18,7 +18,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
 from upside.learners.replay import Replay, returns
@@ -55,10 +54,6 @@ class Table(eqx.Module):
         T = self.paid.shape[2]
         return self.paid[slot, index // T, index % T]
 
-    def sharded(self, each: PartitionSpec, every: PartitionSpec) -> Table:
-        """How it is shared out among devices that have some slots each."""
-        return jax.tree.map(lambda _: each, self)
-
 
 class Lookup(eqx.Module):
     """The reward of a transition, computed when it is drawn: most of a large buffer never is."""
@@ -80,14 +75,6 @@ class Lookup(eqx.Module):
         reward = self.unit * self.reward.score(self, slot, features)
         reward = jnp.where((t == self.T - 1) | (not final), reward, 0.0)
         return jnp.stack([reward, jnp.full_like(reward, -jnp.inf)], axis=-1)
-
-    def sharded(self, each: PartitionSpec, every: PartitionSpec) -> Lookup:
-        def own(x: Lookup) -> tuple:
-            scores = x.scores
-            rest = (scores.labels, scores.log_rho, scores.recent, scores.recent_counts)
-            return (x.densities, *rest)
-
-        return eqx.tree_at(own, jax.tree.map(lambda _: every, self), (each,) * 5)
 
 
 @dataclasses.dataclass(frozen=True)

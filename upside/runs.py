@@ -38,7 +38,7 @@ from upside.envs.maze import Maze
 from upside.types import Environment, UserError
 from upside.version import __version__
 
-FORMAT = 3
+FORMAT = 4
 """Version of the run directory's format; a newer one is refused."""
 KEPT = 2
 
@@ -52,8 +52,6 @@ class Config:
     env: str
     seed: int
     max_interactions: int
-    cores: int = 1
-    """Devices that the skills in training are shared out among; part of what determines the bits."""
     layout: dict[str, Any] | None = None
     """The maze itself, so that a run outlives the text file it was drawn in."""
     version: str = __version__
@@ -76,21 +74,17 @@ class Config:
             ) from None
 
 
-def configure(
-    method: str, value: Method, env: str, seed: int, max_interactions: int, cores: int = 1
-) -> Config:
+def configure(method: str, value: Method, env: str, seed: int, max_interactions: int) -> Config:
     """A checked configuration; everything a user can get wrong is refused here, before any work."""
     value.check()
     if seed < 0:
         raise UserError(f"--seed {seed} is negative: give 0 or more")
     if max_interactions < 1:
         raise UserError(f"--max-interactions {max_interactions} is less than 1: try 1000000")
-    if cores < 1 or value.growth.n_max % cores:
-        raise UserError(f"--cores {cores} must divide --n-max {value.growth.n_max}: try 1 or 2")
     environment = envs.make(env)
     value.judge.suits(environment)
     layout = dataclasses.asdict(environment.layout) if isinstance(environment, Maze) else None
-    return Config(method, value.to_json(), env, seed, max_interactions, cores, layout)
+    return Config(method, value.to_json(), env, seed, max_interactions, layout)
 
 
 def _tuples(value: Any) -> Any:

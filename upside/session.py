@@ -21,7 +21,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.run import Run
 from upside.runs import Config, RunDirectory, unflatten
-from upside.types import UserError
+from upside.types import UserError, usable_cores
 
 Listener = Callable[[Discovery, dict[str, Any]], None]
 
@@ -30,8 +30,13 @@ class Session:
     """One run, from its configuration to its end."""
 
     def __init__(
-        self, config: Config, directory: RunDirectory | None = None, checkpoint_seconds: float = 5.0
+        self,
+        config: Config,
+        directory: RunDirectory | None = None,
+        checkpoint_seconds: float = 5.0,
+        cores: int = 0,
     ):
+        """`cores` to use, 0 for all there are; the result is the same."""
         self.config, self.directory = config, directory
         self.checkpoint_seconds = checkpoint_seconds
         self.started = time.perf_counter()
@@ -40,16 +45,18 @@ class Session:
         self.history: list[dict[str, Any]] = []
         self.listeners: list[Listener] = []
         env, method = config.environment(), config.build()
-        _provide(config.cores)
-        self.discovery = Discovery(env, method, config.seed, config.max_interactions, config.cores)
+        cores = cores or (len(usable_cores()) if jax.default_backend() == "cpu" else 1)
+        self.discovery = Discovery(env, method, config.seed, config.max_interactions, cores)
         self._metrics: Any = None
         self._events: Any = None
 
     @classmethod
-    def resume(cls, directory: RunDirectory, checkpoint_seconds: float = 5.0) -> Session:
+    def resume(
+        cls, directory: RunDirectory, checkpoint_seconds: float = 5.0, cores: int = 0
+    ) -> Session:
         """Continue from the newest whole checkpoint, or from the start if there is none."""
         config = directory.config()
-        session = cls(config, directory, checkpoint_seconds)
+        session = cls(config, directory, checkpoint_seconds, cores)
         saved = directory.load_checkpoint()
         if saved is None and (directory.path / "tree.json").is_file() and not directory.began():
             raise UserError(
@@ -226,13 +233,3 @@ def train(
         session.directory = RunDirectory.create(run_dir, config, overwrite)
     session.listeners.extend(listeners)
     return session.run()
-
-
-def _provide(cores: int) -> None:
-    """One device a core; JAX must be told before it starts its backend."""
-    if cores == 1 or jax.local_device_count() >= cores:
-        return
-    raise UserError(
-        f"JAX has started with {jax.local_device_count()} device(s), not {cores}: "
-        f"call jax.config.update('jax_num_cpu_devices', {cores}) before anything else uses JAX"
-    )

@@ -15,7 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from upside.engine.collect import host_key
 from upside.engine.method import Method
@@ -55,7 +55,7 @@ class Arrays(eqx.Module):
     own: Float[np.ndarray, "n B feat"]
     own_counts: np.ndarray
     claims: Float[np.ndarray, "n J feat"]
-    ages: np.ndarray
+    ages: Int[Array | np.ndarray, " n"]
     learners: PyTree
     replay: replays.Replay
     judge: PyTree
@@ -73,7 +73,7 @@ class Discovery:
         method: Method,
         seed: int,
         budget: int,
-        devices: int = 1,
+        cores: int = 1,
         capacity: int = CAPACITY,
     ):
         if not env.deterministic:
@@ -81,7 +81,7 @@ class Discovery:
                 f"{env.name} is not deterministic: only deterministic environments can be explored yet"
             )
         self.env, self.method, self.seed, self.budget = env, method, seed, budget
-        self.programs = programs(env, method, devices)
+        self.programs, self.cores = programs(env, method), cores
         self.tree = Tree()
         self.expansion: Expansion | None = None
         self.counters = Counters()
@@ -191,7 +191,7 @@ class Discovery:
             fresh.method,
             fresh.seed,
             fresh.budget,
-            fresh.programs.devices,
+            fresh.cores,
             state["capacity"],
         )
         run.arrays = fill(run.arrays)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from upside.engine import probing
@@ -115,13 +113,15 @@ def rehearse(run: Discovery, x: Expansion) -> None:
         return
     judge(run, x, run.method.judge.k_discr)
     if run.method.practice.rehearsal:
-        new = [c for c in x.children if not run.arrays.ages[c.slot]]
+        ages = np.asarray(run.arrays.ages)
+        new = [c for c in x.children if not ages[c.slot]]
         _learn(run, x, new, run.method.practice.rehearsal)
 
 
 def _learn(run: Discovery, x: Expansion, children: list[Child], updates: int) -> None:
     arrays = run.arrays
     learners, ages = run.programs.learn(
+        run.cores,
         arrays.learners,
         arrays.ages,
         arrays.replay,
@@ -130,9 +130,7 @@ def _learn(run: Discovery, x: Expansion, children: list[Child], updates: int) ->
         np.int32(updates),
         run.key(),
     )
-    if run.programs.devices > 1:  # what else is computed stays on the first device
-        learners = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), learners)
-    run.set(learners=learners, ages=np.asarray(ages))
+    run.set(learners=learners, ages=ages)
 
 
 def _scores(run: Discovery, x: Expansion) -> Scores:

@@ -10,19 +10,19 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from upside.engine import collect
 from upside.engine.method import Method
 from upside.learners import replay as replays
 from upside.nets import Actor
-from upside.rewards import Scores
+from upside.rewards import Lookup, Scores, Table
 from upside.types import Environment, Trajectory
 
 TRACES: collections.Counter[str] = collections.Counter()
@@ -32,12 +32,14 @@ LEAST = -20.0  # log q counts no lower than this
 class Programs:
     """The compiled programs of one method on one environment."""
 
-    def __init__(self, env: Environment, method: Method, devices: int):
-        self.env, self.method, self.devices = env, method, devices
+    def __init__(self, env: Environment, method: Method):
+        self.env, self.method = env, method
         self.walk = _compiled("walk", self._walk)
         self.collect = _compiled("collect", functools.partial(collect.collect, env, method.plan), 0)
         self.remember = _compiled("remember", self._remember)
-        self.learn = _compiled("learn", self._learn)
+        self.pay = _compiled("pay", self._pay)
+        self.update = _compiled("update", self._update)
+        self.merge = _compiled("merge", _merge)
         self.judge = _compiled("judge", self._judge)
         self.score = _compiled("score", discriminability)
 
@@ -57,37 +59,66 @@ class Programs:
         judged = reward.judged(self.method.plan, flat)
         return replays.add(replay, flat, judged, keep.reshape(-1), reward.ends)
 
-    def _learn(
+    def learn(
         self,
+        cores: int,
         learners: PyTree,
-        ages: Int[Array, " n"],
+        ages: Int[ArrayLike, " n"],
         replay: replays.Replay,
         scores: Scores,
-        training: Bool[Array, " n"],
-        updates: Int[Array, ""],
+        training: Bool[np.ndarray, " n"],
+        updates: Int[ArrayLike, ""],
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Array]:
         """Relabel, then `updates` updates of each skill that `training` marks.
 
-        With more than one device the slots are shared out among them.
+        Returns at once: with more than one core, the skills are shared out among threads that go on
+        beside whatever is asked for next. JAX runs what one thread asks for in that order, so each
+        share has a thread of its own. The numbers are the same on any number of cores.
         """
+        paid = self.pay(replay, scores)
+
+        def update(share: np.ndarray) -> tuple[PyTree, Array]:
+            return self.update(learners, ages, paid, share, replay, updates, key)
+
+        if cores == 1:
+            return update(training)
+        shares = self.method.population.shares(training, cores)
+        done, *others = (_thread(i).submit(update, s).result() for i, s in enumerate(shares))
+        for share, other in zip(shares[1:], others, strict=True):
+            done = self.merge(share, other, done)
+        return done
+
+    def _pay(self, replay: replays.Replay, scores: Scores) -> Table | Lookup:
+        """What every stored transition is worth to each skill."""
         method = self.method
-        paid = method.reward.relabel(
+        return method.reward.relabel(
             method.plan, self.env.space, replay, scores, method.learner.gamma
         )
-        slots = jnp.arange(training.size)
+
+    def _update(
+        self,
+        learners: PyTree,
+        ages: Int[Array, " n"],
+        paid: Table | Lookup,
+        training: Bool[Array, " n"],
+        replay: replays.Replay,
+        updates: Int[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[PyTree, Array]:
+        method = self.method
         learner = method.learner.paid_in(method.reward.unit(method.learner.gamma))
-        update = functools.partial(method.population.update, learner, method.practice.critic_warmup)
-        if self.devices > 1:
-            each, every = PartitionSpec("skills"), PartitionSpec()
-            update = jax.shard_map(
-                update,
-                mesh=Mesh(np.asarray(jax.local_devices()[: self.devices]), ("skills",)),
-                in_specs=(each, each, paid.sharded(each, every), each, each, every, every, every),
-                out_specs=(each, each),
-                check_vma=False,
-            )
-        return update(learners, ages, paid, training, slots, replay, updates, key)
+        return method.population.update(
+            learner,
+            method.practice.critic_warmup,
+            learners,
+            ages,
+            paid,
+            training,
+            replay,
+            updates,
+            key,
+        )
 
     def _judge(
         self,
@@ -128,10 +159,21 @@ def discriminability(
     )
 
 
+def _merge(share: Bool[Array, " n"], ones: PyTree, others: PyTree) -> PyTree:
+    """The slots that `share` marks from `ones`, the rest from `others`."""
+    pick = lambda a, b: jnp.where(share.reshape(-1, *[1] * (a.ndim - 1)), a, b)  # noqa: E731
+    return jax.tree.map(pick, ones, others)
+
+
+@functools.cache
+def _thread(number: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, f"learn-{number}")
+
+
 @functools.lru_cache(maxsize=8)
-def programs(env: Environment, method: Method, devices: int = 1) -> Programs:
+def programs(env: Environment, method: Method) -> Programs:
     """The programs of a method on an environment; runs with other seeds share them."""
-    return Programs(env, method, devices)
+    return Programs(env, method)
 
 
 def _compiled(name: str, function: Callable, *static: int) -> Callable:

@@ -71,7 +71,16 @@ def _plain(config: Config) -> dict[str, Any]:
 def perform(path: Path) -> str:
     """Continue the run at `path` in a process of its own; returns what went wrong, or nothing."""
     done = subprocess.run(
-        [sys.executable, "-m", "upside.cli", "resume", str(path.absolute()), "--no-figures"],
+        [
+            sys.executable,
+            "-m",
+            "upside.cli",
+            "resume",
+            str(path.absolute()),
+            "--no-figures",
+            "--cores",
+            "1",
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, **ENVIRONMENT},
@@ -88,7 +97,7 @@ def perform_here(path: Path) -> str:
     from upside.session import Session
 
     try:
-        Session.resume(RunDirectory.open(path)).run()
+        Session.resume(RunDirectory.open(path), cores=1).run()
     except UserError as error:
         return str(error)
     return ""

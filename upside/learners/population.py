@@ -57,7 +57,6 @@ class Distinct:
         ages: Int[Array, " n"],
         paid: Table | Lookup,
         training: Bool[Array, " n"],
-        slots: Int[Array, " n"],
         replay: replays.Replay,
         updates: Int[Array, ""],
         key: PRNGKeyArray,
@@ -83,12 +82,17 @@ class Distinct:
                     obs=(drawn.obs - center) / scale, next_obs=(drawn.next_obs - center) / scale
                 )
 
-            own = jax.random.fold_in(key, slots[at])
+            own = jax.random.fold_in(key, at)
             state, age = practise(learner, warmup, state, ages[at], replay, batches, chunks, own)
             put = lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, at, 0)  # noqa: E731
             return jax.tree.map(put, learners, state), ages.at[at].set(age)
 
         return jax.lax.fori_loop(0, jnp.sum(training), one_skill, (learners, ages))
+
+    def shares(self, training: Bool[np.ndarray, " n"], cores: int) -> list[np.ndarray]:
+        """The skills in training, shared out among at most so many cores."""
+        number, rank = min(cores, int(training.sum())), np.cumsum(training) - 1
+        return [training & (rank % number == i) for i in range(number)] or [training]
 
     def check(self) -> None:
         """Nothing can be wrong."""
@@ -149,7 +153,6 @@ class Shared:
         ages: Int[Array, " n"],
         paid: Table | Lookup,
         training: Bool[Array, " n"],
-        slots: Int[Array, " n"],
         replay: replays.Replay,
         updates: Int[Array, ""],
         key: PRNGKeyArray,
@@ -175,6 +178,10 @@ class Shared:
         state, age = practise(learner, warmup, state, age, replay, batches, chunks, key)
         ages = jnp.where(training, age, ages)
         return SharedState(state, learners.codes, absorb(state.actor, learners.codes)), ages
+
+    def shares(self, training: Bool[np.ndarray, " n"], cores: int) -> list[np.ndarray]:
+        """There is but one network to train."""
+        return [training]
 
     def check(self) -> None:
         """Whether codes fit is the judge's to say."""

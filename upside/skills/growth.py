@@ -211,8 +211,6 @@ class Expansion:
         return mask
 
     def free_slot(self, n_max: int) -> int:
-        """A slot for a new child, by turns from the two halves: with two devices, each trains half."""
+        """A slot for a new child."""
         taken = {c.slot for c in self.children} | {c.slot for c in self.kept}
-        half = (n_max + 1) // 2
-        free = [s for s in range(n_max) if s not in taken]
-        return min(free, key=lambda s: (s % half, s))
+        return min(s for s in range(n_max) if s not in taken)
