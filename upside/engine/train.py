@@ -78,13 +78,13 @@ def _best(run: Discovery, gate: Gate, gains: dict[int, float]) -> int:
 def _look_closer(run: Discovery, gate: Gate, nodes: list[int]) -> bool:
     """No node has a free probe, or gaps are tried in vain: look elsewhere, or closer; False if all that was done.
 
-    First some probes of every node are made anew, for passages that none has found: they lead to more
-    than gaps do. When that was in vain several times, the gate is relaxed step by step. Then the
-    same again, with new probes.
+    First the gate is relaxed step by step: gaps are filled, and episodes that stray find passages. Then some
+    probes of every node are made anew, for passages that none has found yet; when that was in vain several
+    times, the gate is relaxed again.
     """
     closer, gave_up = run.reach * gate.relax, run.vain >= gate.give_up
     may_relax = gate.least_reach <= closer < run.reach and not gave_up
-    looked = run.looks > 0 and run.looks % gate.looks == 0
+    looked = run.looks % gate.looks == 0
     run.vain = 0
     if may_relax and (looked or not gate.reprobes):
         run.reach = closer

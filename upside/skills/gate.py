@@ -37,9 +37,9 @@ class Gate:
     glean: bool = True
     """Training episodes that ended on new ground become probes, in the place of the least useful."""
     looks: int = 3
-    """Looks in vain for new ground before the gate is relaxed; n looks make all probes anew, each one n-th of them."""
+    """Looks in vain for new ground before the gate is relaxed again; n looks make all probes anew, each one n-th of them."""
     reprobes: int = 3
-    """How often that is done before a run ends without new ground; the gate is relaxed anew after each."""
+    """How often that is done before a run ends without new ground."""
 
     def check(self) -> None:
         at_least(self, 1, "probes", "tries", "give_up", "looks")
