@@ -192,6 +192,21 @@ def test_every_stage_moves_once_its_critics_know_something(run):
     assert moved[last] > 3 * moved[:last].max(), "skills that were found move with smaller steps"
 
 
+@pytest.mark.parametrize("name", ["as found", "icm"])
+def test_a_near_goal_is_learned_from_scratch(name):
+    """So that failing far away means something."""
+    blank = upside.discover("random", env="wall-free-maze", max_interactions=3000)
+    near = np.asarray(blank.rollout(0)[0][0]) + np.float32([2.5, 2.5])
+    tuning = dataclasses.replace(reach.TUNINGS[name](blank), patience=30)
+    tuned = Finetuning(blank, [tasks.goal(blank.env, near, 1.0)], 20_000, tuning, horizon=60)
+    while not tuned.done:
+        tuned.step()
+    (result,) = tuned.results()
+    assert result.finetuned.success == 1
+    assert result.finetuned.steps < 10
+    assert result.before.success < 1
+
+
 def test_the_discriminator_names_a_policy_for_a_known_goal(run):
     z = len(run) - 1
     goal = tasks.goal(run.env, run.buffers[z].mean(0), 1.5)
@@ -216,12 +231,16 @@ def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys,
     out = capsys.readouterr().out
     where = tmp_path / "run" / "reach" / f"{x:.2f}_{y:.2f}"
     said = json.loads((where / "result.json").read_text())
-    assert f"policy {said['policy']}" in out
+    assert f"policy {said['goals'][0]['policy']}" in out
     assert "to fine-tune" in out
     assert (where / "way.png").stat().st_size > 10_000
     assert cli.main(command) == 0
     assert json.loads((where / "result.json").read_text()) == said, "done already"
     assert "done before" in capsys.readouterr().out
+    (where / "result.json").unlink()
+    assert cli.main(["resume", str(where)]) == 0
+    assert json.loads((where / "result.json").read_text()) == said, "from the last checkpoint"
+    assert f"policy {said['goals'][0]['policy']}" in capsys.readouterr().out
     assert cli.main([*command, "--seed", "1"]) == 2
     assert "another seed" in capsys.readouterr().err
     again = [*command[:-1], "1000", "--overwrite"]

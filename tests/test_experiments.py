@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from upside import cli, methods
-from upside.experiments import catalogue, executor, pictures, selection, tables
+from upside import cli, envs, methods
+from upside.experiments import catalogue, executor, goals, pictures, selection, tables
 from upside.experiments.statistics import iqm, summary
 from upside.experiments.tasks import perform_here, task
 from upside.types import UserError
@@ -18,7 +18,8 @@ from upside.types import UserError
 @pytest.mark.parametrize("name", catalogue.EXPERIMENTS)
 def test_every_row_can_be_run_and_names_a_row_of_the_paper(name, tmp_path):
     experiment = catalogue.get(name)
-    runs = len(experiment.rows) * len(experiment.envs) * len(experiment.seeds)
+    rows = {row.run or name for name, row in experiment.rows.items()}
+    runs = len(rows) * len(experiment.envs) * len(experiment.seeds)
     assert len(catalogue.tasks(name, tmp_path)) == runs
     if not experiment.published:
         return
@@ -133,6 +134,49 @@ def test_runs_are_selected_by_intrinsic_reward_and_drawn_from_their_directories(
 def test_figures_that_show_the_tables_runs_share_them(tmp_path):
     shown = {task.path for task in catalogue.tasks("discriminator-maps", tmp_path)}
     assert shown <= {task.path for task in catalogue.tasks("coverage-mazes", tmp_path)}
+
+
+@pytest.mark.parametrize("env", ["bottleneck-maze", "u-maze"])
+def test_three_goals_are_drawn_from_each_region_where_there_is_room(env):
+    maze = envs.make(env)
+    found = goals.sample(maze)
+    assert len(found) == 48
+    assert found == goals.sample(maze)
+    assert len({tuple(place) for place in found.values()}) == 48
+    for (region, _), place in found.items():
+        assert maze.contains(np.float32(place))
+        assert (np.asarray(place) // 12.5 == np.divmod(region, 4)).all()
+
+
+def test_a_region_without_room_has_no_goals(tmp_path):
+    """The lower left quarter is solid."""
+    (tmp_path / "maze.txt").write_text("....\n....\n##S.\n##..\n")
+    regions = {region for region, _ in goals.sample(envs.make(str(tmp_path / "maze.txt")))}
+    assert regions == set(range(16)) - {0, 1, 4, 5}
+
+
+def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(tmp_path, capfd):
+    command = ["reproduce", "goals-u-maze", "--output", str(tmp_path), "--rows", "td3"]
+    command += ["--seeds", "0", "--goal-budget", "3000", "--workers", "2"]
+    assert cli.main(command) == 0
+    out = capfd.readouterr().out
+    assert out.count("picture") == 2
+    where = tmp_path / "goals-u-maze"
+    data = json.loads((where / "goals.json").read_text())
+    assert set(data["table"]) == {"td3"}
+    for entry in data["table"].values():
+        rewards = [goal["after"]["reward"] for goal in entry["runs"][0]["goals"]]
+        assert len(rewards) == 48
+        assert entry["after"]["mean"] == pytest.approx(np.mean(rewards))
+        assert 0 < entry["after"]["mean"] < 0.5, "near goals are reached by chance, far ones never"
+        assert all(a["tuning"] + a["selection"] <= 3000 for a in entry["runs"][0]["goals"])
+    assert [path.name for path in (tmp_path / "coverage-mazes").iterdir()] == ["random-u-maze-0"]
+    results = sorted(where.rglob("result.json"))
+    before = [path.stat().st_mtime_ns for path in results]
+    assert cli.main(command) == 0
+    assert [path.stat().st_mtime_ns for path in results] == before
+    assert cli.main([*command, "--goal-budget", "5000"]) == 2
+    assert "another --output" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -189,14 +189,19 @@ class Resume:
 
 
 def resume(arguments: list[str]) -> None:
-    """Continue an interrupted run: upside resume DIR."""
+    """Continue an interrupted run, or the reaching of goals: upside resume DIR."""
     from upside.runs import RunDirectory
 
     options = _parse(Resume, "resume", arguments)
-    directory = RunDirectory.open(options.run_dir)
+    from upside import goals
+    from upside.downstream.request import Request
     from upside.session import Session
 
     _start_jax()
+    if asked := Request.read(options.run_dir):
+        goals.resume(options.run_dir, asked)
+        return
+    directory = RunDirectory.open(options.run_dir)
     cores = _cores(options.cores)
     _discover(Session.resume(directory, options.checkpoint_seconds, cores), options.figures)
 

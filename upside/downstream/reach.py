@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from upside.downstream import select, tune
 from upside.downstream.episodes import Episodes, discounted, rollout
@@ -17,9 +20,10 @@ from upside.downstream.tune import Chain, Tuning
 from upside.engine.collect import host_key
 from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
+from upside.models.curiosity import ICM
 from upside.nets import Actor, stack
 from upside.run import Run
-from upside.types import UserError
+from upside.types import Environment, UserError
 
 EVALUATION = (
     10  # stochastic episodes that measure a policy at the end; not interactions of learning
@@ -72,6 +76,13 @@ class Reached:
     actors: Actor
     """The fine-tuned chain, stacked: stage k acts from step k T on."""
     last: int
+
+    def numbers(self) -> dict[str, Any]:
+        """All but paths and actors, ready for JSON."""
+        names = ("policy", "found", "tuned", "selection", "tuning")
+        measured = ("before", "finetuned", "stochastic", "after")
+        said = {name: getattr(self, name) for name in names}
+        return said | {name: dataclasses.asdict(getattr(self, name)) for name in measured}
 
 
 class Finetuning:
@@ -157,6 +168,18 @@ class Finetuning:
         """Go on where `state` was taken."""
         self.rounds, self.history, self.chains = state["rounds"], state["history"], chains
 
+    def curves(self) -> list[list[list[float]]]:
+        """For each task, interactions and best noise-free return wherever that rose: selection counts too."""
+        curves = []
+        for i, choice in enumerate(self.choices):
+            rises: list[list[float]] = []
+            for line in self.history:
+                if not rises or line["best"][i] > rises[-1][1]:
+                    spent = choice.interactions + line["spent"][i]
+                    rises.append([float(spent), line["best"][i]])
+            curves.append(rises)
+        return curves
+
     def results(self) -> list[Reached]:
         return [self._result(i) for i in range(len(self.tasks))]
 
@@ -189,22 +212,38 @@ class Finetuning:
 
     def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
         """One noise-free episode of the best actors, and some with noise at every stage."""
-        env, sigma, T = self.run.env, self.tuning.learner.sigma, self.run.method.plan.T
+        env, sigma = self.run.env, self.tuning.learner.sigma
         noise_key, env_key = jax.random.split(self._key(task, 0))
         shape = (EVALUATION, self.horizon, env.action_size)
         noise = sigma * jax.random.normal(noise_key, shape)
         noise = jnp.concatenate([jnp.zeros_like(noise[:1]), noise])
         keys = jax.random.split(env_key, EVALUATION + 1)
-        act = lambda n, k: rollout(env, task, one.best, one.last, T, n, jnp.zeros((), int), k)  # noqa: E731
-        every = jax.jit(jax.vmap(act))(noise, keys)
+        every = _rollouts(env, self.run.method.plan.T, task, one.best, one.last, noise, keys)
         noise_free = jax.tree.map(lambda leaf: leaf[:1], every)
         return noise_free, jax.tree.map(lambda leaf: leaf[1:], every)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _rollouts(
+    env: Environment, T: int, task: Any, actors: Actor, last: Array, noise: Array, keys: Array
+) -> Episodes:
+    """Episodes of one chain, with noise at every stage."""
+    act = lambda n, k: rollout(env, task, actors, last, T, n, jnp.zeros((), int), k)  # noqa: E731
+    return jax.vmap(act)(noise, keys)
 
 
 def default(run: Run) -> Tuning:
     """Fine-tuning with the kind of learner and the size of networks that the skills have."""
     kind = SAC if isinstance(run.method.learner, SAC) else TD3
     return Tuning(learner=kind(hidden=run.method.learner.hidden))
+
+
+TUNINGS: dict[str, Callable[[Run], Tuning]] = {
+    "as found": lambda run: default(run),
+    "sac": lambda run: Tuning(learner=SAC(hidden=run.method.learner.hidden)),
+    "icm": lambda run: dataclasses.replace(default(run), bonus=ICM()),
+}
+"""Ways of learning, by name."""
 
 
 def _skills(run: Run, policy: int) -> Actor:

@@ -30,6 +30,7 @@ from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty
 from upside.downstream.select import Choice
 from upside.learners import replay
 from upside.learners.td3 import TD3, Batch
+from upside.models.curiosity import NoBonus, Transitions
 from upside.nets import Actor, stack
 from upside.run import Run
 from upside.types import Environment, UserError, at_least, at_most
@@ -41,6 +42,8 @@ class Tuning:
 
     learner: Any = dataclasses.field(default_factory=TD3)
     """TD3 or SAC, as the skills were learned."""
+    bonus: Any = dataclasses.field(default_factory=NoBonus)
+    """What is paid beside the task's own reward: nothing, or curiosity (ICM)."""
     n_explo: int = 10
     """N_explo, episodes of every policy to choose one (paper: 10)."""
     rollouts: int = 2
@@ -65,6 +68,7 @@ class Tuning:
             )
         at_most(self, 1, "old_steps")
         self.learner.check()
+        self.bonus.check()
 
 
 class Chain(eqx.Module):
@@ -78,6 +82,8 @@ class Chain(eqx.Module):
     unit: Float[Array, ""]
     """The largest return seen in selection: critics learn rewards in this unit (for a goal that was found it is 1)."""
     store: Store
+    bonus: PyTree
+    """What the bonus remembers."""
     best: Actor
     """The actors of the best noise-free episode so far."""
     best_return: Float[Array, ""]
@@ -120,6 +126,7 @@ def chain(
         jnp.asarray(steps),
         jnp.asarray(_unit(choice.episodes, tuning.learner.gamma)),
         store.add(choice.episodes),
+        tuning.bonus.init(run.env.observation_size, run.env.action_size, rng),
         together.actor,
         jnp.asarray(-jnp.inf),
         jnp.zeros((), int),
@@ -171,9 +178,11 @@ def practise(
     gained = discounted(jax.tree.map(lambda leaf: leaf[0], new), tuning.learner.gamma)
     better = gained >= one.best_return
     store = one.store.add(new)
-    seen = (store.episodes.reward != 0).any()
-    learned = jax.lax.cond(
-        seen, lambda: learn(tuning, T, one, store.episodes, store.size, key), lambda: one.stages
+    seen = (store.episodes.reward != 0).any() | tuning.bonus.eager
+    learned, bonus = jax.lax.cond(
+        seen,
+        lambda: learn(tuning, T, one, store.episodes, store.size, key),
+        lambda: (one.stages, one.bonus),
     )
     after = Chain(
         learned,
@@ -181,6 +190,7 @@ def practise(
         one.steps,
         one.unit,
         store,
+        bonus,
         jax.tree.map(lambda a, b: jnp.where(better, a, b), one.stages.actor, one.best),
         jnp.maximum(gained, one.best_return),
         jnp.where(gained > one.best_return, 0, one.stalled + 1),
@@ -192,8 +202,8 @@ def practise(
 
 def learn(
     tuning: Tuning, T: int, one: Chain, stored: Episodes, size: Array, key: PRNGKeyArray
-) -> PyTree:
-    """`updates` of every stage, from the last to the first."""
+) -> tuple[PyTree, PyTree]:
+    """`updates` of every stage, from the last to the first; and of what the bonus is computed from."""
     learner, horizon = tuning.learner, stored.reward.shape[-1]
     capacity, padded = stored.length.shape[0], one.steps.shape[0]
     rewards = stored.reward / one.unit
@@ -202,7 +212,8 @@ def learn(
     shape = (rounds, learner.policy_delay, learner.batch_pol)
     filled = jnp.arange(capacity) < size
 
-    def update_stage(i: Array, every: PyTree) -> PyTree:
+    def update_stage(i: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        every, bonus = carry
         k = one.last - i
         begin = k * T
         end = jnp.where(k == one.last, horizon, begin + T)
@@ -219,29 +230,32 @@ def learn(
         noise = jax.random.normal(noise_key, (*shape, learner.draws(stored.action.shape[-1])))
         moves = jnp.where(one.age >= tuning.warmup, one.steps[k], 0.0)
 
-        def update(state: PyTree, draw: tuple[Array, Array, Array]) -> tuple[PyTree, None]:
-            e, t, noise = draw
+        def update(carry: tuple, draw: tuple[Array, Array, Array]) -> tuple[tuple, None]:
+            (state, bonus), (e, t, noise) = carry, draw
             goes_on = t + 1 < stored.length[e]
             hands_over = goes_on & (t + 1 == end)
             ended = ~goes_on & stored.over[e]
             paid = jnp.where(hands_over, learner.gamma * worth[e], 0.0)
+            obs, next_obs = map(state.actor.normalise, (stored.obs[e, t], stored.obs[e, t + 1]))
+            transitions = Transitions(obs, stored.action[e, t], next_obs)
+            bonus = tuning.bonus.fit(bonus, transitions)
+            extra = tuning.bonus.pay(bonus, transitions, learner.gamma)
             batch = Batch(
-                obs=state.actor.normalise(stored.obs[e, t]),
+                obs=obs,
                 action=stored.action[e, t],
-                reward=rewards[e, t] + paid,
-                next_obs=state.actor.normalise(stored.obs[e, t + 1]),
+                reward=rewards[e, t] + paid + extra,
+                next_obs=next_obs,
                 done=(hands_over | ended).astype(float),
                 achieved=achieved[e, t],
             )
-            return learner.update(state, batch, noise, moves), None
+            return (learner.update(state, batch, noise, moves), bonus), None
 
-        new = jax.lax.scan(update, state, (which, when, noise))[0]
+        (new, bonus), _ = jax.lax.scan(update, (state, bonus), (which, when, noise))
         some = until[-1] > 0  # else no episode has got there yet
-        return jax.tree.map(
-            lambda leaf, a, b: leaf.at[k].set(jnp.where(some, a, b)), every, new, state
-        )
+        put = lambda leaf, a, b: leaf.at[k].set(jnp.where(some, a, b))  # noqa: E731
+        return jax.tree.map(put, every, new, state), bonus
 
-    return jax.lax.fori_loop(0, one.last + 1, update_stage, one.stages)
+    return jax.lax.fori_loop(0, one.last + 1, update_stage, (one.stages, one.bonus))
 
 
 def _pick(every: PyTree, k: Array) -> PyTree:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from upside.experiments import pictures, selection, tables
+from upside.experiments import goals, pictures, selection, tables
 from upside.experiments.tasks import Task, task
 from upside.types import unknown
 
@@ -24,6 +24,10 @@ class Row:
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     paper: str | None = None
     """Its row in `paper.json`."""
+    run: str | None = None
+    """Whose runs it goes on from, where that is another row's."""
+    tuning: str = "as found"
+    """How goals are learned, one of `downstream.reach.TUNINGS`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Experiment:
 
     about: str
     rows: dict[str, Row]
-    report: Callable[[str, Experiment, list[Task], Path], str]
+    report: Callable[[str, Experiment, list[Any], Path], str]
     """Writes what the runs show into a directory; returns what to print."""
     envs: tuple[str, ...] = MAZES
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -40,6 +44,8 @@ class Experiment:
     """Its table in `paper.json`."""
     runs_of: str | None = None
     """The experiment whose runs it shows: none is made twice."""
+    following: Callable[[str, Experiment, list[Task], Path, int], list[goals.Goals]] | None = None
+    """Tasks that begin when the runs are done; the report is of them."""
 
 
 CHOSEN: dict[str, dict[str, Any]] = {
@@ -117,6 +123,25 @@ WITHOUT: dict[str, dict[str, Any]] = {
 }
 """Our default without one of its parts, or with the paper's value in its place."""
 
+
+def _goals(env: str, figure: str) -> Experiment:
+    rows = _some("upside", "diayn-20", "smm-20", "edl-20")
+    random = COVERAGE_MAZES["random"]
+    scratch = {"td3": "as found", "sac": "sac", "icm": "icm"}
+    rows |= {
+        name: dataclasses.replace(random, run="random", tuning=tuning)
+        for name, tuning in scratch.items()
+    }
+    return Experiment(
+        f"{figure}: 48 unknown goals, fine-tuned from every method's policies or from scratch",
+        rows,
+        goals.report,
+        envs=(env,),
+        runs_of="coverage-mazes",
+        following=goals.following,
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "coverage-mazes": Experiment(
         "Table 2: buckets covered on both mazes, every method",
@@ -164,6 +189,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         seeds=(0,),
         runs_of="coverage-mazes",
     ),
+    "goals-bottleneck": _goals("bottleneck-maze", "Fig. 5"),
+    "goals-u-maze": _goals("u-maze", "App. D"),
     "discriminability-diayn": Experiment(
         "App. D: discriminability over training for N_Z = 10, 20, 50",
         _some("diayn-10", "diayn-20", "diayn-50"),
@@ -201,7 +228,7 @@ def tasks(
             raise unknown("row", row, experiment.rows)
     made = [
         task(
-            row_name,
+            row.run or row_name,
             output / (experiment.runs_of or name),
             env,
             seed,
@@ -214,4 +241,5 @@ def tasks(
         for env in experiment.envs
         for seed in seeds or experiment.seeds
     ]
+    made = list({t.path: t for t in made}.values())  # rows may share runs
     return sorted(made, key=lambda t: -t.config.max_interactions)

@@ -7,15 +7,15 @@ after a lost machine and placement are Ray's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from upside.experiments.tasks import ENVIRONMENT, Task, perform, perform_here
+from upside.experiments.tasks import ENVIRONMENT, Work, perform, perform_here
 from upside.types import UserError
 
 
-def local(tasks: list[Task], workers: int) -> Iterator[tuple[Task, str]]:
+def local(tasks: Sequence[Work], workers: int) -> Iterator[tuple[Work, str]]:
     """A process for each run, `workers` at a time: one that is killed takes no other with it."""
     with ThreadPoolExecutor(workers) as pool:
         waiting = {pool.submit(perform, task.path): task for task in tasks}
@@ -27,7 +27,7 @@ def local(tasks: list[Task], workers: int) -> Iterator[tuple[Task, str]]:
             raise
 
 
-def ray(tasks: list[Task], address: str) -> Iterator[tuple[Task, str]]:
+def ray(tasks: Sequence[Work], address: str) -> Iterator[tuple[Work, str]]:
     """Tasks of a Ray cluster, one core each; `auto` starts one here if there is none.
 
     The run directories must be on storage that all machines share. A task whose machine is lost is

@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from upside.experiments import catalogue, executor
-from upside.experiments.tasks import Task
+from upside.experiments.tasks import Work
 from upside.runs import RunDirectory
 from upside.types import UserError
+
+W = TypeVar("W", bound=Work)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Reproduce:
     """Seeds of every row (default: the experiment's own, three for a table)."""
     interactions: int | None = None
     """Budget of every run (default: the experiment's own; in the paper's table 1e7, for UPSIDE 1e6)."""
+    goal_budget: int = 300_000
+    """Interactions for each goal of goals-..., the selection of a policy included."""
     workers: int = os.cpu_count() or 1
     """Runs at a time, one core each."""
     ray: str | None = None
@@ -50,24 +55,34 @@ def reproduce(name: str, options: Reproduce) -> int:
     every = catalogue.tasks(
         name, options.output, list(options.rows), list(options.seeds), options.interactions
     )
-    for task in every:
-        task.start()
-    left = [task for task in every if not task.done()]
-    failed = _run(every, left, options)
-    for task, reason in failed.items():
-        print(f"failed: {task.path.name}: {reason} (it is continued by the next call)")
-    done = [task for task in every if task.done()]
+    runs, failed = _complete(every, options)
+    done: Sequence[Work] = runs
+    if experiment.following is not None:
+        after = experiment.following(name, experiment, runs, options.output, options.goal_budget)
+        chosen = [task for task in after if not options.rows or task.name in options.rows]
+        done, more = _complete(chosen, options)
+        failed += more
     if done:
         where = options.output / name
         with RunDirectory(where).writing():
             where.mkdir(parents=True, exist_ok=True)
-            said = experiment.report(name, experiment, done, where)
+            said = experiment.report(name, experiment, list(done), where)
         print(f"{said}\nwritten to {where}")
     return 1 if failed else 0
 
 
-def _run(every: list[Task], left: list[Task], options: Reproduce) -> dict[Task, str]:
-    failed: dict[Task, str] = {}
+def _complete(every: Sequence[W], options: Reproduce) -> tuple[list[W], int]:
+    """Do what is left of these; what is done, and how many failed."""
+    for task in every:
+        task.start()
+    failed = _run(every, [task for task in every if not task.done()], options)
+    for one, reason in failed.items():
+        print(f"failed: {one.path.name}: {reason} (it is continued by the next call)")
+    return [task for task in every if task.done()], len(failed)
+
+
+def _run(every: Sequence[Work], left: Sequence[Work], options: Reproduce) -> dict[Work, str]:
+    failed: dict[Work, str] = {}
     work = executor.ray(left, options.ray) if options.ray else executor.local(left, options.workers)
     with _display(every, left):
         for task, reason in work:
@@ -79,7 +94,7 @@ def _run(every: list[Task], left: list[Task], options: Reproduce) -> dict[Task, 
 class _display:
     """How far all runs are: a line for each that is under way, in a terminal only."""
 
-    def __init__(self, every: list[Task], left: list[Task]):
+    def __init__(self, every: Sequence[Work], left: Sequence[Work]):
         self.every, self.left = every, left
         self.live = Live(console=Console(), refresh_per_second=1, transient=True)
         self.ended = threading.Event()

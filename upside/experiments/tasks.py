@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from upside import methods, runs
 from upside.runs import Config, RunDirectory
@@ -21,6 +21,19 @@ from upside.types import UserError
 
 ENVIRONMENT = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
 """One core a run: as many runs as there are cores share them without getting in each other's way."""
+
+
+@runtime_checkable
+class Work(Protocol):
+    """Something to be done once, in a directory of its own, by `perform`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    def start(self) -> None: ...
+    def done(self) -> bool: ...
+    def progress(self) -> float: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # a task is itself: its configuration has no hash
@@ -94,9 +107,13 @@ def perform(path: Path) -> str:
 
 def perform_here(path: Path) -> str:
     """The same in this very process, so that it ends when the process is ended."""
+    from upside.downstream.request import Request
     from upside.session import Session
 
     try:
+        if asked := Request.read(path):
+            asked.perform(path, asked.prepare(path))
+            return ""
         Session.resume(RunDirectory.open(path), cores=1).run()
     except UserError as error:
         return str(error)

@@ -1,4 +1,4 @@
-"""The way to a goal before and after fine-tuning (the paper's Fig. 6)."""
+"""Goals: the way to one before and after fine-tuning (the paper's Fig. 6), and all of them (Fig. 5)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upside.figures.maze import ABOVE, ground, ground_legend, legend_below
+from upside.figures.maze import ABOVE, GRID, ground, ground_legend, legend_below
 from upside.figures.scene import Scene
 
 if TYPE_CHECKING:
@@ -48,4 +48,61 @@ def way(
     ax.set_title(title, fontsize=11)
     star = Line2D([], [], color=GOAL, marker="o", ms=7, ls="", mec="black", label="goal")
     legend_below(figure, [*handles, star, *ground_legend(scene)], columns=3)
+    return figure
+
+
+def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str) -> Figure:
+    """γ^τ of every region, a panel for each method; a region that nothing reached says so."""
+    from matplotlib.figure import Figure
+
+    columns = min(4, len(maps))
+    rows = -(-len(maps) // columns)
+    figure = Figure(figsize=(3.2 * columns + 1.0, 3.3 * rows + 0.5), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    scene, low, high = Scene(run), run.env.space.low, run.env.space.high
+    mesh = None
+    for ax, (name, values) in zip(axes, maps.items(), strict=False):
+        ground(ax, scene, walls=2.2, filled=False)
+        edges = [np.linspace(low[i], high[i], values.shape[i] + 1) for i in range(2)]
+        mesh = ax.pcolormesh(*edges, values.T, cmap="YlGnBu", vmin=0, vmax=1, zorder=1, gid=name)
+        for (i, j), value in np.ndenumerate(values):
+            x, y = (edges[0][i] + edges[0][i + 1]) / 2, (edges[1][j] + edges[1][j + 1]) / 2
+            words = "-" if np.isnan(value) else "never" if value == 0 else f"{value:.2f}"
+            color = "white" if value > 0.55 else "#20242c"
+            ax.text(
+                x, y, words, ha="center", va="center", fontsize=8.5, color=color, zorder=ABOVE + 2
+            )
+        ax.set_title(f"{name}\nmean {np.nanmean(values):.2f}", fontsize=9.5)
+        ax.set(xlabel="", ylabel="")
+    for ax in axes[len(maps) :]:
+        ax.set_visible(False)
+    assert mesh is not None
+    bar = figure.colorbar(mesh, ax=axes.tolist(), shrink=0.8, pad=0.02)
+    bar.set_label("discounted reward γ^τ, mean over runs and goals of a region")
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def learning_curves(curves: dict[str, list[np.ndarray]], title: str) -> Figure:
+    """Best noise-free γ^τ over interactions: a thick line for the mean of runs, thin ones for each."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    ax = figure.add_subplot()
+    for i, (name, runs) in enumerate(curves.items()):
+        color = f"C{i}"
+        for at, best in runs:
+            ax.plot(at / 1000, best, color=color, lw=0.6, alpha=0.5)
+        at, mean = np.mean(runs, axis=0)
+        ax.plot(at / 1000, mean, color=color, lw=2, label=name)
+    ax.set(
+        xlabel="interactions for each goal (thousands), selection of a policy included",
+        ylabel="best noise-free γ^τ so far, mean over goals",
+        ylim=(0, 1),
+    )
+    ax.set_xlim(left=0)
+    ax.grid(color=GRID, lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize=9, ncols=2)
+    ax.set_title(title, fontsize=11)
     return figure

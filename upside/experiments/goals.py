@@ -1,0 +1,236 @@
+"""Unknown goals for the policies of many runs (Sect. 4, Figs. 5 and its U-Maze counterpart).
+
+The space is cut into 4 x 4 regions; from each, three goals are drawn, one for each goal seed. All goals of a run
+are one task, in a directory of its own that continues where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from upside.downstream import request
+from upside.downstream.request import Request
+from upside.experiments.statistics import summary
+from upside.experiments.tasks import Task
+from upside.runs import RunDirectory
+from upside.types import Environment, UserError
+from upside.version import __version__
+
+if TYPE_CHECKING:
+    from upside.experiments.catalogue import Experiment
+
+SIDE, GOAL_SEEDS = 4, 3
+
+
+def sample(env: Environment, seeds: int = GOAL_SEEDS) -> dict[tuple[int, int], list[float]]:
+    """The goal of each region and goal seed; a region without free space has none."""
+    low, high = np.asarray(env.space.low), np.asarray(env.space.high)
+    contains = getattr(env, "contains", lambda place: True)
+    size = (high - low) / SIDE
+    goals = {}
+    for region in range(SIDE**2):
+        corner = low + size * np.divmod(region, SIDE)
+        for seed in range(seeds):
+            draws = np.random.default_rng([seed, region]).uniform(size=(1000, len(low)))
+            places = (corner + size * draws).astype(np.float32)
+            free = next((p for p in places if contains(p)), None)
+            if free is not None:
+                goals[region, seed] = [round(float(x), 3) for x in free]
+    return goals
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Goals:
+    """All goals, for the policies of one run: a task like a run is one."""
+
+    name: str
+    path: Path
+    run: Task
+    tuning: str
+    budget: int
+
+    def asked(self) -> Request:
+        tree = RunDirectory.open(self.run.path).load_tree()[0]["arrays_sha256"]
+        places = list(sample(self.run.config.environment()).values())
+        where = os.path.relpath(self.run.path, self.path)
+        return Request(where, tree, places, budget=self.budget, tuning=self.tuning)
+
+    def start(self) -> None:
+        """Make the directory, unless there is one; it must hold this very request."""
+        asked = self.asked()
+        if (found := Request.read(self.path)) is None:
+            asked.start(self.path)
+        elif found != asked:
+            raise UserError(
+                f"{self.path} holds a request of another version or with other settings: "
+                "give another --output, or remove it"
+            )
+
+    def done(self) -> bool:
+        return request.result(self.path) is not None
+
+    def progress(self) -> float:
+        """It is not known how far one is."""
+        return 0.0
+
+
+def following(
+    name: str, experiment: Experiment, done: list[Task], output: Path, budget: int
+) -> list[Goals]:
+    """The tasks that begin when the runs are done: each row's tuning on each of its runs."""
+    where = lambda row, run: output / name / f"{row}-{run.config.env}-{run.config.seed}"  # noqa: E731
+    return [
+        Goals(row, where(row, run), run, entry.tuning, budget)
+        for row, entry in experiment.rows.items()
+        for run in done
+        if run.name == (entry.run or row)
+    ]
+
+
+def report(name: str, experiment: Experiment, done: list[Goals], where: Path) -> str:
+    """Numbers, heat maps and learning curves."""
+    from upside.figures import goal as figures
+    from upside.run import Run
+
+    data = results(name, experiment, done)
+    (where / "goals.json").write_text(json.dumps(data, indent=1) + "\n")
+    text = markdown(data)
+    (where / "goals.md").write_text(text)
+    said = [text]
+    goals, budget = len(data["goals"]), data["budget_per_goal"]
+    title = f"{data['env']}: {goals} unknown goals, {budget:,} interactions each"
+    for kind, figure in (
+        ("heat", figures.heat_maps(_maps(data), Run.load(done[0].run.path), title)),
+        ("curves", figures.learning_curves(_curves(data), title)),
+    ):
+        path = where / f"{name}-{kind}.png"
+        figure.savefig(path, dpi=130)
+        said.append(f"picture: {path}")
+    return "\n".join(said)
+
+
+def results(name: str, experiment: Experiment, done: list[Goals]) -> dict[str, Any]:
+    """Every goal's numbers, and means over goals for each row; the unsupervised seed is the unit of replication."""
+    places = sample(done[0].run.config.environment())
+    table: dict[str, Any] = {}
+    for row in dict.fromkeys(task.name for task in done):
+        runs = [task for task in done if task.name == row]
+        found = [request.result(task.path) or {} for task in runs]
+        table[row] = {
+            "seeds": [task.run.config.seed for task in runs],
+            "unsupervised_interactions": [_spent(task) for task in runs],
+            **{when: _mean(found, when) for when in ("before", "after", "stochastic")},
+            "steps": _steps(found),
+            "runs": found,
+        }
+    return {
+        "command": f"upside reproduce {name}",
+        "version": __version__,
+        "env": done[0].run.config.env,
+        "budget_per_goal": done[0].budget,
+        "goals": [{"region": r, "seed": s, "place": p} for (r, s), p in places.items()],
+        "regions_without_free_space": sorted(set(range(SIDE**2)) - {r for r, _ in places}),
+        "table": table,
+    }
+
+
+def _spent(task: Goals) -> int:
+    return RunDirectory.open(task.run.path).load_tree()[0]["summary"]["interactions"]
+
+
+def _mean(found: list[dict[str, Any]], when: str) -> dict[str, Any]:
+    """Discounted reward and success, mean over goals, summarised over runs."""
+    rewards = [float(np.mean([goal[when]["reward"] for goal in run["goals"]])) for run in found]
+    success = [float(np.mean([goal[when]["success"] for goal in run["goals"]])) for run in found]
+    return {**summary(rewards), "success": float(np.mean(success))}
+
+
+def _steps(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean τ before and after, over the goals that were reached both times."""
+    pairs = [
+        (goal["before"]["steps"], goal["after"]["steps"])
+        for run in found
+        for goal in run["goals"]
+        if goal["before"]["steps"] is not None and goal["after"]["steps"] is not None
+    ]
+    before, after = np.mean(pairs, axis=0).tolist() if pairs else (None, None)
+    lost = sum(
+        goal["before"]["success"] > 0 and not goal["after"]["success"] > 0
+        for run in found
+        for goal in run["goals"]
+    )
+    return {"goals": len(pairs), "before": before, "after": after, "lost": lost}
+
+
+def markdown(data: dict[str, Any]) -> str:
+    """One line a row."""
+    lines = [
+        "| row | unsupervised | before | after | with noise | success before, after | τ before, after | never reached |",
+        "|---" * 8 + "|",
+    ]
+    for row, entry in data["table"].items():
+        after, steps = entry["after"], entry["steps"]
+        interval = after["interval"]
+        cells = [
+            row,
+            f"{np.mean(entry['unsupervised_interactions']):,.0f}",
+            f"{entry['before']['mean']:.3f}",
+            f"{after['mean']:.3f}"
+            + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""),
+            f"{entry['stochastic']['mean']:.3f}",
+            f"{entry['before']['success']:.0%}, {after['success']:.0%}",
+            f"{steps['before']:.0f}, {steps['after']:.0f}" if steps["goals"] else "-",
+            f"{len(_never(data, entry))} regions",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _never(data: dict[str, Any], entry: dict[str, Any]) -> list[int]:
+    """Regions no goal of which was ever reached, by any run."""
+    regions = np.array([goal["region"] for goal in data["goals"]])
+    reached = np.array([[g["after"]["success"] > 0 for g in r["goals"]] for r in entry["runs"]])
+    return [int(r) for r in np.unique(regions) if not reached[:, regions == r].any()]
+
+
+def _maps(data: dict[str, Any]) -> dict[str, np.ndarray]:
+    """γ^τ of every region, mean over runs and goal seeds: after fine-tuning, and before for the first row."""
+    regions = np.array([goal["region"] for goal in data["goals"]])
+
+    def one(entry: dict[str, Any], when: str) -> np.ndarray:
+        rewards = np.array([[g[when]["reward"] for g in r["goals"]] for r in entry["runs"]])
+        cells = [
+            rewards[:, regions == r].mean() if (regions == r).any() else np.nan
+            for r in range(SIDE**2)
+        ]
+        return np.reshape(cells, (SIDE, SIDE))
+
+    maps: dict[str, np.ndarray] = {}
+    for row, entry in data["table"].items():
+        if not maps:
+            maps[f"{row}, before"] = one(entry, "before")
+        maps[row] = one(entry, "after")
+    return maps
+
+
+def _curves(data: dict[str, Any]) -> dict[str, list[np.ndarray]]:
+    """Best noise-free γ^τ over interactions, mean over goals: a curve for each run."""
+    at = np.linspace(0, data["budget_per_goal"], 301)
+
+    def one(rises: list[list[Any]]) -> np.ndarray:
+        when, best = np.array([[0.0, 0.0], *rises]).T
+        return best[np.searchsorted(when, at, side="right") - 1]
+
+    return {
+        row: [
+            np.stack([at, np.mean([one(rises) for rises in run["curves"]], axis=0)])
+            for run in entry["runs"]
+        ]
+        for row, entry in data["table"].items()
+    }
