@@ -26,7 +26,7 @@ from upside.skills.growth import Expansion
 from upside.skills.tree import Tree
 from upside.types import Environment, Trajectory, UserError
 
-CAPACITY = 128  # consolidated policies before the arrays double
+CAPACITY = 128  # consolidated policies of a tree before the arrays double
 
 
 class BudgetSpent(Exception):
@@ -74,7 +74,7 @@ class Discovery:
         seed: int,
         budget: int,
         cores: int = 1,
-        capacity: int = CAPACITY,
+        capacity: int | None = None,
     ):
         if not env.deterministic:
             raise UserError(
@@ -99,7 +99,8 @@ class Discovery:
         """Expansions in a row that kept no child since the gate was relaxed."""
         self.looks = 0
         """How often in a row some probes of all nodes were made anew without finding new ground."""
-        self.capacity = capacity
+        flat = method.growth.max_depth is not None and method.growth.max_depth <= 1
+        self.capacity = capacity or (method.growth.n_max + 1 if flat else CAPACITY)
         self.arrays = self._empty()
 
     def _empty(self) -> Arrays:
