@@ -227,6 +227,21 @@ def test_smm_visits_more_buckets_than_diayn_in_an_open_maze():
     assert seen["smm"] > seen["diayn"], seen
 
 
+def test_diayn_curr_ends_where_the_constraint_binds(tmp_path):
+    """In a cell of 10 x 10 units only so many skills of 20 steps are distinct: more were allowed, and tried."""
+    (tmp_path / "cell.txt").write_text("..\nS.\n")
+    small = {"T": 20, "H_max": 20, "k_pol": 20, "k_steps": 6000, "k_initial": 40, "n_max": 14}
+    method = methods.get("diayn-curr").replace(small)
+    run = Discovery(envs.make(str(tmp_path / "cell.txt")), method, 0, 200_000)
+    tried = 0
+    for event in rounds(run):
+        tried = max(tried, len(run.expansion.children) if run.expansion else 0)
+    assert event == "nothing left to expand"
+    found = [node.discriminability for node in run.tree.nodes[1:]]
+    assert min(found) > method.growth.eta
+    assert 3 < len(found) < tried <= method.growth.n_max
+
+
 def test_jax_is_the_only_random_source_that_matters():
     """The same seed, the same skills, for a method with a learned prior (drawn on the host)."""
     actors = []

@@ -390,6 +390,8 @@ def reproduce(arguments: list[str]) -> int:
         for name, entry in catalogue.EXPERIMENTS.items():
             print(f"{name:<23} {entry.about}")
             print(f"{'':<23} rows: {', '.join(entry.rows)}")
+        if arguments:
+            _parse(reproductions.Reproduce, "reproduce NAME", arguments)
         return 0
     name = arguments[0]
     catalogue.get(name)

@@ -68,17 +68,15 @@ def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str) -> Figure:
         for (i, j), value in np.ndenumerate(values):
             x, y = (edges[0][i] + edges[0][i + 1]) / 2, (edges[1][j] + edges[1][j + 1]) / 2
             words = "-" if np.isnan(value) else "never" if value == 0 else f"{value:.2f}"
-            color = "white" if value > 0.55 else "#20242c"
-            ax.text(
-                x, y, words, ha="center", va="center", fontsize=8.5, color=color, zorder=ABOVE + 2
-            )
+            box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8}
+            ax.text(x, y, words, ha="center", va="center", fontsize=8.5, bbox=box, zorder=ABOVE + 2)
         ax.set_title(f"{name}\nmean {np.nanmean(values):.2f}", fontsize=9.5)
         ax.set(xlabel="", ylabel="")
     for ax in axes[len(maps) :]:
         ax.set_visible(False)
     assert mesh is not None
-    bar = figure.colorbar(mesh, ax=axes.tolist(), shrink=0.8, pad=0.02)
-    bar.set_label("discounted reward γ^τ, mean over runs and goals of a region")
+    bar = figure.colorbar(mesh, ax=axes.tolist(), pad=0.02)
+    bar.set_label("γ^τ, mean over runs and a region's goals")
     figure.suptitle(title, fontsize=11)
     return figure
 
