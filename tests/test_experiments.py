@@ -155,6 +155,45 @@ def test_a_region_without_room_has_no_goals(tmp_path):
     assert regions == set(range(16)) - {0, 1, 4, 5}
 
 
+def measured(reward, success, steps):
+    return {"reward": reward, "success": success, "steps": steps}
+
+
+def test_means_over_goals_and_runs_by_hand():
+    """Two runs, two regions of two goals each: one goal is lost, one found, one region is never reached."""
+    never = measured(0.0, 0.0, None)
+    half, near, far = measured(0.3, 0.5, 60), measured(0.6, 1.0, 50), measured(0.4, 1.0, 90)
+    goals_of = lambda *pairs: [  # noqa: E731
+        {"before": a, "finetuned": b, "stochastic": b} for a, b in pairs
+    ]
+    runs = [
+        {"goals": goals_of((half, near), (half, never), (never, never), (never, never))},
+        {"goals": goals_of((near, near), (never, far), (never, never), (never, never))},
+    ]
+    data = {"goals": [{"region": region} for region in (3, 3, 7, 7)]}
+    entry = {"runs": runs, "unsupervised_interactions": [10, 10], "steps": goals._steps(runs)}
+    entry |= {when: goals._mean(runs, when) for when in goals.WHEN}
+    assert entry["before"]["values"] == pytest.approx([0.15, 0.15])
+    assert entry["finetuned"]["values"] == pytest.approx([0.15, 0.25])
+    assert entry["finetuned"]["mean"] == pytest.approx(0.2)
+    assert entry["before"]["success"] == pytest.approx((0.25 + 0.25) / 2)
+    assert entry["steps"] == {"goals": 2, "before": 55.0, "after": 50.0, "lost": 1}
+    assert goals._never(data, entry) == [7]
+    cells = goals._maps({**data, "table": {"row": entry}})
+    assert cells["row, before"][0, 3] == pytest.approx(0.3)
+    assert cells["row"][0, 3] == pytest.approx(0.4)
+    assert cells["row"][1, 3] == 0
+    assert np.isnan(cells["row"]).sum() == 14, "no goals there"
+    assert "| 55, 50 | 1 | 1 regions |" in goals.markdown({**data, "table": {"row": entry}})
+
+
+def test_a_learning_curve_is_the_mean_of_steps_up():
+    """One goal reached at 0.5 after 100 interactions, better at 200; the other never."""
+    runs = [{"curves": [[[100.0, 0.5], [200.0, 0.75]], [[150.0, 0.0]]]}]
+    ((at, best),) = goals._curves({"budget_per_goal": 300, "table": {"row": {"runs": runs}}})["row"]
+    assert [best[at == x][0] for x in (99, 100, 199, 200, 300)] == [0, 0.25, 0.25, 0.375, 0.375]
+
+
 def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(tmp_path, capfd):
     command = ["reproduce", "goals-u-maze", "--output", str(tmp_path), "--rows", "td3"]
     command += ["--seeds", "0", "--goal-budget", "3000", "--workers", "2"]
@@ -165,10 +204,10 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(tmp
     data = json.loads((where / "goals.json").read_text())
     assert set(data["table"]) == {"td3"}
     for entry in data["table"].values():
-        rewards = [goal["after"]["reward"] for goal in entry["runs"][0]["goals"]]
+        rewards = [goal["finetuned"]["reward"] for goal in entry["runs"][0]["goals"]]
         assert len(rewards) == 48
-        assert entry["after"]["mean"] == pytest.approx(np.mean(rewards))
-        assert 0 < entry["after"]["mean"] < 0.5, "near goals are reached by chance, far ones never"
+        assert entry["finetuned"]["mean"] == pytest.approx(np.mean(rewards))
+        assert entry["finetuned"]["mean"] < 0.5, "far goals are never reached"
         assert all(a["tuning"] + a["selection"] <= 3000 for a in entry["runs"][0]["goals"])
     assert [path.name for path in (tmp_path / "coverage-mazes").iterdir()] == ["random-u-maze-0"]
     results = sorted(where.rglob("result.json"))
@@ -176,7 +215,11 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(tmp
     assert cli.main(command) == 0
     assert [path.stat().st_mtime_ns for path in results] == before
     assert cli.main([*command, "--goal-budget", "5000"]) == 2
-    assert "another --output" in capfd.readouterr().err
+    assert "another budget" in capfd.readouterr().err
+    (run,) = catalogue.tasks("goals-u-maze", tmp_path, ["td3"], [0])
+    (poor,) = goals.following("poor", catalogue.get("goals-u-maze"), [run], tmp_path, 500)[:1]
+    with pytest.raises(UserError, match="--goal-budget 500 is too little"):
+        poor.start()
 
 
 @pytest.mark.parametrize(

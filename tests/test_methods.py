@@ -233,10 +233,11 @@ def test_diayn_curr_ends_where_the_constraint_binds(tmp_path):
     small = {"T": 20, "H_max": 20, "k_pol": 20, "k_steps": 6000, "k_initial": 40, "n_max": 14}
     method = methods.get("diayn-curr").replace(small)
     run = Discovery(envs.make(str(tmp_path / "cell.txt")), method, 0, 200_000)
-    tried = 0
+    events, tried = [], 0
     for event in rounds(run):
+        events.append(event)
         tried = max(tried, len(run.expansion.children) if run.expansion else 0)
-    assert event == "nothing left to expand"
+    assert events[-1] == "nothing left to expand"
     found = [node.discriminability for node in run.tree.nodes[1:]]
     assert min(found) > method.growth.eta
     assert 3 < len(found) < tried <= method.growth.n_max

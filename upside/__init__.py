@@ -29,14 +29,18 @@ def discover(
     max_interactions: int = 1_000_000,
     run_dir: str | Path | None = None,
     overwrite: bool = False,
+    cores: int = 0,
     **settings: Any,
 ) -> Run:
-    """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`)."""
+    """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`).
+
+    `cores` share the skills in training, 0: all there are; the result is the same.
+    """
     from upside import methods, runs, session
 
     value = methods.get(method, settings.pop("learner", None)).replace(settings)
     config = runs.configure(method, value, env, seed, max_interactions)
-    return session.train(config, run_dir, overwrite)
+    return session.train(config, run_dir, overwrite, cores=cores)
 
 
 def load(run_dir: str | Path) -> Run:

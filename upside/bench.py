@@ -184,7 +184,7 @@ ENTRIES: dict[str, Callable[[Size, int], Prepared]] = {
     "limit: matrix products": lambda size, _: gemm(),
 }
 OURS, *PEERS, LIMIT = ENTRIES
-TWICE, DEVICES = "upside, twice on 2 cores", "upside, once on 2 cores"
+TWICE, ONCE = "upside, twice on 2 cores", "upside, once on 2 cores"
 
 
 def timed(call: Callable[[], object], units: float, seconds: float) -> dict[str, float]:
@@ -236,7 +236,7 @@ def measure(options: Bench, size: str, names: list[str]) -> dict[str, Result]:
     teams = {name: [start(name, one)] for name in names}
     if more and OURS in names:
         teams[TWICE] = [start(OURS, one), start(OURS, more[0])]
-        teams[DEVICES] = [start(OURS, one, more[0])]
+        teams[ONCE] = [start(OURS, one, more[0])]
     results: dict[str, Result] = {
         name: {"rates": [], "busy": [], "compile_seconds": w.compile, "start_seconds": w.start}
         for name, (w, *_) in teams.items()
@@ -267,7 +267,7 @@ def summarise(raw: dict[str, Result], size: Size) -> dict[str, Result]:
             "median": statistics.median(entry["rates"]),
             "half_range": (max(entry["rates"]) - min(entry["rates"])) / 2,
             "upside_over_this": ratio(raw[OURS]["rates"], entry["rates"]),
-            "share_of_limit": ratio(entry["rates"], limit) / (1 + (name in (TWICE, DEVICES))),
+            "share_of_limit": ratio(entry["rates"], limit) / (1 + (name in (TWICE, ONCE))),
         }
         for name, entry in entries.items()
     }

@@ -114,7 +114,7 @@ class Train:
     checkpoint_seconds: float = 5.0
     """Save the state this often; a kill costs at most as much work."""
     cores: int = 0
-    """Cores to use, 0 for all there are; the result is the same."""
+    """Cores that share the skills in training, 0: all there are; the result is the same."""
 
 
 TRAIN = "Discover skills. --learner td3 or sac puts another learner in the method's place for one."
@@ -167,16 +167,14 @@ def train(arguments: list[str]) -> None:
     from upside.session import Session
 
     _start_jax()
-    session = Session(
-        config, checkpoint_seconds=options.checkpoint_seconds, cores=_cores(options.cores)
-    )
+    session = Session(config, checkpoint_seconds=options.checkpoint_seconds, cores=options.cores)
     session.directory = runs.RunDirectory.create(where, config, options.overwrite)
     _discover(session, options.figures)
 
 
 @dataclasses.dataclass(frozen=True)
 class Resume:
-    """Continue a run that was interrupted; the result is the same, bit for bit."""
+    """Continue a run, or a request of 'upside reach', that was interrupted; the result is the same, bit for bit."""
 
     run_dir: tyro.conf.Positional[Path]
     """The run directory."""
@@ -185,7 +183,7 @@ class Resume:
     checkpoint_seconds: float = 5.0
     """Save the state this often; a kill costs at most as much work."""
     cores: int = 0
-    """Cores to use, 0 for all there are; the result is the same."""
+    """Cores that share the skills in training, 0: all there are; the result is the same."""
 
 
 def resume(arguments: list[str]) -> None:
@@ -202,14 +200,8 @@ def resume(arguments: list[str]) -> None:
         goals.resume(options.run_dir, asked)
         return
     directory = RunDirectory.open(options.run_dir)
-    cores = _cores(options.cores)
-    _discover(Session.resume(directory, options.checkpoint_seconds, cores), options.figures)
-
-
-def _cores(number: int) -> int:
-    if number < 0:
-        raise UserError(f"--cores {number} is negative: give 0 for all there are")
-    return number
+    session = Session.resume(directory, options.checkpoint_seconds, options.cores)
+    _discover(session, options.figures)
 
 
 def _discover(session: Session, figures: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import numpy as np
 import tyro
 
 from upside.downstream import request
-from upside.downstream.reach import Finetuning, Measured, Reached
-from upside.downstream.request import Request
+from upside.downstream.reach import Measured, Reached
+from upside.downstream.request import Job, Request
 from upside.run import Run
 from upside.runs import RunDirectory
 from upside.types import UserError
@@ -44,46 +43,38 @@ def reach(options: Reach) -> None:
     """What the command does."""
     name = options.goal.replace(",", "_") + ("-zero-shot" if options.zero_shot else "")
     where = options.output or options.run_dir / "reach" / name
-    tree = RunDirectory.open(options.run_dir).load_tree()[0]["arrays_sha256"]
-    asked = Request(
-        os.path.relpath(options.run_dir, where),
-        tree,
-        [place(options.goal)],
-        options.radius,
-        options.budget,
-        zero_shot=options.zero_shot,
-        seed=options.seed,
-    )
+    kept = ("radius", "budget", "zero_shot", "seed")
+    settings = {name: getattr(options, name) for name in kept}
+    asked = request.ask(options.run_dir, where, [place(options.goal)], **settings)
     asked.check(where, options.overwrite)
     if (done := request.result(where)) and not options.overwrite:
-        print(words(asked, asked.load(where), done["goals"][0]))
+        print(words(asked, Run.load(options.run_dir), done["goals"][0]))
         print(f"done before: {where} (--overwrite does it again)")
         return
-    tuned = asked.prepare(where)
+    job = asked.prepare(where)
     asked.start(where, options.overwrite)
-    carry_out(asked, where, tuned)
+    carry_out(job)
 
 
 def resume(where: Path, asked: Request) -> None:
     """Continue what was interrupted, whoever asked for it."""
     if request.result(where) is None:
-        carry_out(asked, where, asked.prepare(where))
+        carry_out(asked.prepare(where))
     else:
         print(f"done before: {where}")
 
 
-def carry_out(asked: Request, where: Path, tuned: Finetuning | None) -> None:
+def carry_out(job: Job) -> None:
     """Do it; a single goal is put in words and drawn."""
-    found = asked.perform(where, tuned)
-    run = asked.load(where)
-    if len(found) == 1:
-        print(words(asked, run, found[0].numbers()))
-        if len(run.env.space.low) == 2:
-            with RunDirectory(where).writing():
-                picture(asked, run, found[0], where / "way.png")
-            print(f"picture: {where / 'way.png'}")
-    else:
-        print(f"{len(found)} goals: {where / 'result.json'}")
+    found, run = job.perform(), job.run
+    if len(found) > 1:
+        print(f"{len(found)} goals: {job.where / 'result.json'}")
+        return
+    print(words(job.asked, run, found[0].numbers()))
+    if len(run.env.space.low) == 2:
+        with RunDirectory(job.where).writing():
+            picture(job.asked, run, found[0], job.where / "way.png")
+        print(f"picture: {job.where / 'way.png'}")
 
 
 def place(text: str) -> list[float]:

@@ -36,7 +36,9 @@ class Session:
         checkpoint_seconds: float = 5.0,
         cores: int = 0,
     ):
-        """`cores` to use, 0 for all there are; the result is the same."""
+        """`cores` share the skills in training, 0: all there are; the result is the same."""
+        if cores < 0:
+            raise UserError(f"--cores {cores} is negative: give 0 for all there are")
         self.config, self.directory = config, directory
         self.checkpoint_seconds = checkpoint_seconds
         self.started = time.perf_counter()
@@ -226,9 +228,12 @@ def train(
     run_dir: str | Path | None = None,
     overwrite: bool = False,
     listeners: tuple[Listener, ...] = (),
+    cores: int = 0,
 ) -> Run:
     """Discover, in a new run directory if one is given."""
-    session = Session(config)  # first: it refuses what cannot run, and then nothing was touched
+    session = Session(
+        config, cores=cores
+    )  # first: it refuses what cannot run, and then nothing was touched
     if run_dir is not None:
         session.directory = RunDirectory.create(run_dir, config, overwrite)
     session.listeners.extend(listeners)

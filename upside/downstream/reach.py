@@ -174,9 +174,10 @@ class Finetuning:
         for i, choice in enumerate(self.choices):
             rises: list[list[float]] = []
             for line in self.history:
-                if not rises or line["best"][i] > rises[-1][1]:
+                best = line["best"][i]
+                if np.isfinite(best) and (not rises or best > rises[-1][1]):
                     spent = choice.interactions + line["spent"][i]
-                    rises.append([float(spent), line["best"][i]])
+                    rises.append([float(spent), best])
             curves.append(rises)
         return curves
 
@@ -239,7 +240,7 @@ def default(run: Run) -> Tuning:
 
 
 TUNINGS: dict[str, Callable[[Run], Tuning]] = {
-    "as found": lambda run: default(run),
+    "default": lambda run: default(run),
     "sac": lambda run: Tuning(learner=SAC(hidden=run.method.learner.hidden)),
     "icm": lambda run: dataclasses.replace(default(run), bonus=ICM()),
 }

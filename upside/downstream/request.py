@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -33,8 +34,10 @@ class Request:
     radius: float = 1.0
     budget: int = 300_000
     """Interactions for each goal."""
-    tuning: str = "as found"
+    tuning: str = "default"
     """One of `reach.TUNINGS`."""
+    horizon: int | None = None
+    """Steps of an episode; None: the run's H_max."""
     zero_shot: bool = False
     seed: int = 0
     version: str = __version__
@@ -73,32 +76,66 @@ class Request:
             (where / "checkpoints").mkdir(parents=True, exist_ok=True)
         directory.keep("config.json", json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
-    def prepare(self, where: Path) -> Finetuning | None:
-        """Everything that may be refused is refused here; None if nothing is to be learned."""
-        run, goals = self.load(where), self._goals(where)
+    def prepare(self, where: Path) -> Job:
+        """Load the run; everything that may be refused is refused here."""
+        run_dir = (where / self.run).resolve()
+        tree = RunDirectory.open(run_dir).load_tree()[0]["arrays_sha256"]
+        if (tree, __version__) != (self.tree, self.version):
+            raise UserError(
+                f"{where} was asked of another tree than {run_dir} holds now, or of another version of "
+                "upside: ask again with --overwrite"
+            )
+        run = Run.load(run_dir)
+        goals = [tasks.goal(run.env, np.asarray(g, np.float32), self.radius) for g in self.goals]
         if self.zero_shot:
-            return None
+            return Job(self, where, run, goals, None)
+        every: list[tasks.Task] = list(goals)
         tuning = reach.TUNINGS[self.tuning](run)
-        return Finetuning(run, list(goals), self.budget, tuning, seed=self.seed)
+        tuned = Finetuning(run, every, self.budget, tuning, self.horizon, self.seed)
+        return Job(self, where, run, goals, tuned)
 
-    def load(self, where: Path) -> Run:
-        return Run.load((where / self.run).resolve())
 
-    def _goals(self, where: Path) -> list[tasks.Goal]:
-        env = self.load(where).env
-        return [tasks.goal(env, np.asarray(g, np.float32), self.radius) for g in self.goals]
+@dataclasses.dataclass
+class Job:
+    """A request that can be carried out."""
 
-    def perform(self, where: Path, tuned: Finetuning | None) -> list[Reached]:
+    asked: Request
+    where: Path
+    run: Run
+    goals: list[tasks.Goal]
+    tuned: Finetuning | None
+    """None if nothing is to be learned."""
+
+    def perform(self) -> list[Reached]:
         """From where the same request was interrupted, or from the start; the numbers are written."""
-        if tuned is None:
-            run = self.load(where)
-            found = [reach.zero_shot(run, goal, seed=self.seed) for goal in self._goals(where)]
-            curves = []
+        directory, curves = RunDirectory(self.where), []
+        if self.tuned is None:
+            seed = self.asked.seed
+            found = [reach.zero_shot(self.run, goal, seed=seed) for goal in self.goals]
         else:
-            found, curves = _finetune(tuned, RunDirectory(where)), tuned.curves()
+            self._finetune(self.tuned, directory)
+            found, curves = self.tuned.results(), self.tuned.curves()
         said = {"goals": [one.numbers() for one in found], "curves": curves}
-        RunDirectory(where).keep("result.json", json.dumps(said) + "\n")
+        directory.keep("result.json", json.dumps(said, allow_nan=False) + "\n")
+        shutil.rmtree(self.where / "checkpoints", ignore_errors=True)  # large, and of no use now
         return found
+
+    def _finetune(self, tuned: Finetuning, directory: RunDirectory) -> None:
+        saved = directory.load_checkpoint()
+        if saved is not None:
+            tuned.restore(saved[1], unflatten(tuned.chains, saved[0]))
+        last = time.perf_counter()
+        while not tuned.done:
+            tuned.step()
+            if time.perf_counter() - last > SAVE_SECONDS:
+                directory.save_checkpoint(tuned.chains, tuned.state())
+                last = time.perf_counter()
+
+
+def ask(run_dir: Path, where: Path, goals: list[list[float]], **settings: Any) -> Request:
+    """A request for the tree that `run_dir` holds now, to be carried out at `where`."""
+    tree = RunDirectory.open(run_dir).load_tree()[0]["arrays_sha256"]
+    return Request(os.path.relpath(run_dir.resolve(), where.resolve()), tree, goals, **settings)
 
 
 def result(where: Path) -> dict[str, Any] | None:
@@ -107,17 +144,3 @@ def result(where: Path) -> dict[str, Any] | None:
         return json.loads((where / "result.json").read_text())
     except (OSError, ValueError):
         return None
-
-
-def _finetune(tuned: Finetuning, directory: RunDirectory) -> list[Reached]:
-    saved = directory.load_checkpoint()
-    if saved is not None:
-        tuned.restore(saved[1], unflatten(tuned.chains, saved[0]))
-    last = time.perf_counter()
-    while not tuned.done:
-        tuned.step()
-        if time.perf_counter() - last > SAVE_SECONDS:
-            directory.save_checkpoint(tuned.chains, tuned.state())
-            last = time.perf_counter()
-    directory.save_checkpoint(tuned.chains, tuned.state())
-    return tuned.results()

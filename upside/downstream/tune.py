@@ -53,7 +53,7 @@ class Tuning:
     warmup: int = 400
     """Updates of the critics before the actors move: what the skills are worth is not known at first."""
     old_steps: float = 0.1
-    """Steps of skills that were learned before, as a share of the new one's."""
+    """Steps of skills that were learned before, as a share of the last one's, which is new where there is time for it."""
     episodes: int = 256
     """Episodes that are stored."""
     patience: int = 200
@@ -117,9 +117,10 @@ def chain(
         if actor is not None:
             state, steps[k] = tuning.learner.begin(state, actor), tuning.old_steps
         learners.append(state)
+    last = len(path) if len(path) * T < horizon else len(path) - 1
+    steps[last] = 1.0
     together = stack(learners)
     store = empty(tuning.episodes, horizon, run.env.observation_size, run.env.action_size)
-    last = len(path) if len(path) * T < horizon else len(path) - 1
     return Chain(
         together,
         jnp.asarray(last),
@@ -204,7 +205,9 @@ def learn(
     tuning: Tuning, T: int, one: Chain, stored: Episodes, size: Array, key: PRNGKeyArray
 ) -> tuple[PyTree, PyTree]:
     """`updates` of every stage, from the last to the first; and of what the bonus is computed from."""
-    learner, horizon = tuning.learner, stored.reward.shape[-1]
+    # Returns are of the order of one, so what SAC's entropy adds up to must be too.
+    learner = tuning.learner.paid_in(1.0 - tuning.learner.gamma)
+    horizon = stored.reward.shape[-1]
     capacity, padded = stored.length.shape[0], one.steps.shape[0]
     rewards = stored.reward / one.unit
     achieved = replay.returns(rewards, learner.gamma)
@@ -250,10 +253,11 @@ def learn(
             )
             return (learner.update(state, batch, noise, moves), bonus), None
 
-        (new, bonus), _ = jax.lax.scan(update, (state, bonus), (which, when, noise))
+        learned, _ = jax.lax.scan(update, (state, bonus), (which, when, noise))
         some = until[-1] > 0  # else no episode has got there yet
-        put = lambda leaf, a, b: leaf.at[k].set(jnp.where(some, a, b))  # noqa: E731
-        return jax.tree.map(put, every, new, state), bonus
+        keep = lambda a, b: jnp.where(some, a, b)  # noqa: E731
+        new, bonus = jax.tree.map(keep, learned, (state, bonus))
+        return jax.tree.map(lambda leaf, a: leaf.at[k].set(a), every, new), bonus
 
     return jax.lax.fori_loop(0, one.last + 1, update_stage, (one.stages, one.bonus))
 

@@ -99,7 +99,10 @@ class Discovery:
         """Expansions in a row that kept no child since the gate was relaxed."""
         self.looks = 0
         """How often in a row some probes of all nodes were made anew without finding new ground."""
-        flat = method.growth.max_depth is not None and method.growth.max_depth <= 1
+        flat = method.gate is None and method.growth.max_depth in (
+            0,
+            1,
+        )  # the root is expanded once
         self.capacity = capacity or (method.growth.n_max + 1 if flat else CAPACITY)
         self.arrays = self._empty()
 

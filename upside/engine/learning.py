@@ -141,7 +141,8 @@ def _scores(run: Discovery, x: Expansion) -> Scores:
     for child in x.children:
         log_rho[child.slot] = np.log(child.rho / len(x.children))
     classes = (weights(run, x) > 0) & (arrays.counts > 0)
-    return Scores(arrays.judge, classes, labels(run), log_rho, arrays.own, arrays.own_counts)
+    own, counts = arrays.own.copy(), arrays.own_counts.copy()  # edited while they are still read
+    return Scores(arrays.judge, classes, labels(run), log_rho, own, counts)
 
 
 # -------------------------------------------------------------------- judging

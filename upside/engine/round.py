@@ -74,7 +74,8 @@ class Programs:
 
         Returns at once: with more than one core, the skills are shared out among threads that go on
         beside whatever is asked for next. JAX runs what one thread asks for in that order, so each
-        share has a thread of its own. The numbers are the same on any number of cores.
+        share has a thread of its own, and nothing is merged by the caller's. The numbers are the
+        same on any number of cores. NumPy arrays among the arguments must not be edited afterwards.
         """
         paid = self.pay(replay, scores)
 
@@ -86,7 +87,7 @@ class Programs:
         shares = self.method.population.shares(training, cores)
         done, *others = (_thread(i).submit(update, s).result() for i, s in enumerate(shares))
         for share, other in zip(shares[1:], others, strict=True):
-            done = self.merge(share, other, done)
+            done = _thread(0).submit(self.merge, share, other, done).result()
         return done
 
     def _pay(self, replay: replays.Replay, scores: Scores) -> Table | Lookup:

@@ -86,7 +86,7 @@ def _look_closer(run: Discovery, gate: Gate, nodes: list[int]) -> bool:
     may_relax = gate.least_reach <= closer < run.reach and not gave_up
     looked = run.looks % gate.looks == 0
     run.vain = 0
-    if may_relax and (looked or not gate.reprobes):
+    if may_relax and looked:
         run.reach = closer
     elif run.looks < gate.looks * gate.reprobes:
         _probe_again(run, gate, nodes)

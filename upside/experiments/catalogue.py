@@ -26,7 +26,7 @@ class Row:
     """Its row in `paper.json`."""
     run: str | None = None
     """Whose runs it goes on from, where that is another row's."""
-    tuning: str = "as found"
+    tuning: str = "default"
     """How goals are learned, one of `downstream.reach.TUNINGS`."""
 
 
@@ -127,13 +127,13 @@ WITHOUT: dict[str, dict[str, Any]] = {
 def _goals(env: str, figure: str) -> Experiment:
     rows = _some("upside", "diayn-20", "smm-20", "edl-20")
     random = COVERAGE_MAZES["random"]
-    scratch = {"td3": "as found", "sac": "sac", "icm": "icm"}
+    scratch = {"td3": "default", "sac": "sac", "icm": "icm"}
     rows |= {
         name: dataclasses.replace(random, run="random", tuning=tuning)
         for name, tuning in scratch.items()
     }
     return Experiment(
-        f"{figure}: 48 unknown goals, fine-tuned from every method's policies or from scratch",
+        f"{figure}: 48 unknown goals, fine-tuned from discovered policies or learned from scratch",
         rows,
         goals.report,
         envs=(env,),

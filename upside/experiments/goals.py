@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from upside.downstream import request
 from upside.downstream.request import Request
+from upside.downstream.tune import Tuning
 from upside.experiments.statistics import summary
 from upside.experiments.tasks import Task
 from upside.runs import RunDirectory
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
 
 SIDE, GOAL_SEEDS = 4, 3
+WHEN = ("before", "finetuned", "stochastic")
+"""A policy as it was found, after fine-tuning without noise, and with the noise of exploration."""
+HORIZON = 200  # H_max on the mazes (App. C)
 
 
 def sample(env: Environment, seeds: int = GOAL_SEEDS) -> dict[tuple[int, int], list[float]]:
@@ -55,21 +58,23 @@ class Goals:
     tuning: str
     budget: int
 
-    def asked(self) -> Request:
-        tree = RunDirectory.open(self.run.path).load_tree()[0]["arrays_sha256"]
-        places = list(sample(self.run.config.environment()).values())
-        where = os.path.relpath(self.run.path, self.path)
-        return Request(where, tree, places, budget=self.budget, tuning=self.tuning)
-
     def start(self) -> None:
         """Make the directory, unless there is one; it must hold this very request."""
-        asked = self.asked()
-        if (found := Request.read(self.path)) is None:
+        places = list(sample(self.run.config.environment()).values())
+        settings = {"budget": self.budget, "tuning": self.tuning, "horizon": HORIZON}
+        asked = request.ask(self.run.path, self.path, places, **settings)
+        asked.check(self.path, overwrite=False)
+        if Request.read(self.path) is None:
+            self._afford()
             asked.start(self.path)
-        elif found != asked:
+
+    def _afford(self) -> None:
+        policies = len(RunDirectory.open(self.run.path).load_tree()[0]["nodes"])
+        needed = policies * Tuning().n_explo * HORIZON
+        if self.budget < needed:
             raise UserError(
-                f"{self.path} holds a request of another version or with other settings: "
-                "give another --output, or remove it"
+                f"--goal-budget {self.budget} is too little to try the {policies} policies of "
+                f"{self.run.path.name} {Tuning().n_explo} times: give at least {needed}, and some to fine-tune one"
             )
 
     def done(self) -> bool:
@@ -95,6 +100,7 @@ def following(
 
 def report(name: str, experiment: Experiment, done: list[Goals], where: Path) -> str:
     """Numbers, heat maps and learning curves."""
+    from upside.figures import DPI
     from upside.figures import goal as figures
     from upside.run import Run
 
@@ -110,7 +116,7 @@ def report(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
         ("curves", figures.learning_curves(_curves(data), title)),
     ):
         path = where / f"{name}-{kind}.png"
-        figure.savefig(path, dpi=130)
+        figure.savefig(path, dpi=DPI)
         said.append(f"picture: {path}")
     return "\n".join(said)
 
@@ -121,11 +127,11 @@ def results(name: str, experiment: Experiment, done: list[Goals]) -> dict[str, A
     table: dict[str, Any] = {}
     for row in dict.fromkeys(task.name for task in done):
         runs = [task for task in done if task.name == row]
-        found = [request.result(task.path) or {} for task in runs]
+        found = [json.loads((task.path / "result.json").read_text()) for task in runs]
         table[row] = {
             "seeds": [task.run.config.seed for task in runs],
             "unsupervised_interactions": [_spent(task) for task in runs],
-            **{when: _mean(found, when) for when in ("before", "after", "stochastic")},
+            **{when: _mean(found, when) for when in WHEN},
             "steps": _steps(found),
             "runs": found,
         }
@@ -152,40 +158,35 @@ def _mean(found: list[dict[str, Any]], when: str) -> dict[str, Any]:
 
 
 def _steps(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean τ before and after, over the goals that were reached both times."""
-    pairs = [
-        (goal["before"]["steps"], goal["after"]["steps"])
-        for run in found
-        for goal in run["goals"]
-        if goal["before"]["steps"] is not None and goal["after"]["steps"] is not None
-    ]
-    before, after = np.mean(pairs, axis=0).tolist() if pairs else (None, None)
-    lost = sum(
-        goal["before"]["success"] > 0 and not goal["after"]["success"] > 0
-        for run in found
-        for goal in run["goals"]
-    )
-    return {"goals": len(pairs), "before": before, "after": after, "lost": lost}
+    """Mean τ before and after, over the goals that were reached both times; and how many were lost."""
+    every = [(goal["before"], goal["finetuned"]) for run in found for goal in run["goals"]]
+    both = [(a["steps"], b["steps"]) for a, b in every if a["success"] and b["success"]]
+    before, after = np.mean(both, axis=0).tolist() if both else (None, None)
+    lost = sum(a["success"] > 0 and b["success"] == 0 for a, b in every)
+    return {"goals": len(both), "before": before, "after": after, "lost": lost}
 
 
 def markdown(data: dict[str, Any]) -> str:
-    """One line a row."""
+    """One line a row: means over goals and runs; the interval is of the IQM over runs."""
     lines = [
-        "| row | unsupervised | before | after | with noise | success before, after | τ before, after | never reached |",
-        "|---" * 8 + "|",
+        "| row | unsupervised | before | fine-tuned | IQM [95 %] | with noise | success before, after "
+        "| τ before, after | goals lost | never reached |",
+        "|---" * 10 + "|",
     ]
     for row, entry in data["table"].items():
-        after, steps = entry["after"], entry["steps"]
+        after, steps = entry["finetuned"], entry["steps"]
         interval = after["interval"]
         cells = [
             row,
             f"{np.mean(entry['unsupervised_interactions']):,.0f}",
             f"{entry['before']['mean']:.3f}",
-            f"{after['mean']:.3f}"
+            f"{after['mean']:.3f}",
+            f"{after['iqm']:.3f}"
             + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""),
             f"{entry['stochastic']['mean']:.3f}",
             f"{entry['before']['success']:.0%}, {after['success']:.0%}",
             f"{steps['before']:.0f}, {steps['after']:.0f}" if steps["goals"] else "-",
+            str(steps["lost"]),
             f"{len(_never(data, entry))} regions",
         ]
         lines.append("| " + " | ".join(cells) + " |")
@@ -193,9 +194,9 @@ def markdown(data: dict[str, Any]) -> str:
 
 
 def _never(data: dict[str, Any], entry: dict[str, Any]) -> list[int]:
-    """Regions no goal of which was ever reached, by any run."""
+    """Regions no goal of which was reached after fine-tuning, by any run."""
     regions = np.array([goal["region"] for goal in data["goals"]])
-    reached = np.array([[g["after"]["success"] > 0 for g in r["goals"]] for r in entry["runs"]])
+    reached = np.array([[g["finetuned"]["success"] > 0 for g in r["goals"]] for r in entry["runs"]])
     return [int(r) for r in np.unique(regions) if not reached[:, regions == r].any()]
 
 
@@ -215,7 +216,7 @@ def _maps(data: dict[str, Any]) -> dict[str, np.ndarray]:
     for row, entry in data["table"].items():
         if not maps:
             maps[f"{row}, before"] = one(entry, "before")
-        maps[row] = one(entry, "after")
+        maps[row] = one(entry, "finetuned")
     return maps
 
 

@@ -46,6 +46,8 @@ class Reproduce:
             raise UserError(f"--workers {self.workers} is less than 1: give at least 1")
         if self.interactions is not None and self.interactions < 1:
             raise UserError(f"--interactions {self.interactions} is less than 1: try 1000000")
+        if self.goal_budget < 1:
+            raise UserError(f"--goal-budget {self.goal_budget} is less than 1: try 300000")
 
 
 def reproduce(name: str, options: Reproduce) -> int:

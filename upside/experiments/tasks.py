@@ -112,7 +112,7 @@ def perform_here(path: Path) -> str:
 
     try:
         if asked := Request.read(path):
-            asked.perform(path, asked.prepare(path))
+            asked.prepare(path).perform()
             return ""
         Session.resume(RunDirectory.open(path), cores=1).run()
     except UserError as error:
