@@ -31,7 +31,7 @@ WHEN = ("before", "finetuned", "stochastic")
 HORIZON = 200  # H_max on the mazes (App. C)
 
 
-def sample(env: Environment, seeds: int = GOAL_SEEDS) -> dict[tuple[int, int], list[float]]:
+def sample(env: Environment) -> dict[tuple[int, int], list[float]]:
     """The goal of each region and goal seed; a region without free space has none."""
     low, high = np.asarray(env.space.low), np.asarray(env.space.high)
     contains = getattr(env, "contains", lambda place: True)
@@ -39,7 +39,7 @@ def sample(env: Environment, seeds: int = GOAL_SEEDS) -> dict[tuple[int, int], l
     goals = {}
     for region in range(SIDE**2):
         corner = low + size * np.divmod(region, SIDE)
-        for seed in range(seeds):
+        for seed in range(GOAL_SEEDS):
             draws = np.random.default_rng([seed, region]).uniform(size=(1000, len(low)))
             places = (corner + size * draws).astype(np.float32)
             free = next((p for p in places if contains(p)), None)
