@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,18 @@ def test_a_directory_that_is_not_a_run_is_never_overwritten(tmp_path, capsys):
     assert cli.main(train(tmp_path, "--overwrite")) == 2
     assert "not a run directory" in capsys.readouterr().err
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_run_directory_has_one_writer_at_a_time(run_dir, tmp_path, capsys):
+    shutil.copytree(run_dir, tmp_path / "run")
+    with RunDirectory(tmp_path / "run").alone():
+        assert cli.main(["resume", str(tmp_path / "run"), "--no-figures"]) == 2
+        assert "another process" in capsys.readouterr().err
+        again = ["train", "upside", "--run-dir", str(tmp_path / "run"), "--overwrite"]
+        assert cli.main(again) == 2
+        assert "another process" in capsys.readouterr().err
+    assert cli.main(["resume", str(tmp_path / "run"), "--no-figures"]) == 0
+    assert "ended before" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

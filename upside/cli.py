@@ -201,6 +201,8 @@ def resume(arguments: list[str]) -> None:
         return
     directory = RunDirectory.open(options.run_dir)
     session = Session.resume(directory, options.checkpoint_seconds, options.cores)
+    if session.ended != "running":
+        print("this run had ended before: there was nothing left to do")
     _discover(session, options.figures)
 
 
@@ -279,6 +281,8 @@ def _print_coverage(run: Run, **options: Any) -> None:
     print(f"{r['method']} on {r['env']}, seed {r['seed']}: {r['ended']}")
     print(f"buckets: {r['buckets']}{of} ({r['buckets_with_diffusing']} with the diffusing parts)")
     print(f"policies: {r['policies']}, deepest at depth {r['depth']}")
+    if not r["policies"] and r["ended"] == "budget spent":
+        print("no policy was finished within the budget: give a larger --max-interactions")
     print(
         f"interactions: {r['interactions']:,} "
         f"({r['interactions_without_prefix']:,} without the parents' skills), "

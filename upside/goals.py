@@ -66,7 +66,10 @@ def resume(where: Path, asked: Request) -> None:
 
 def carry_out(job: Job) -> None:
     """Do it; a single goal is put in words and drawn."""
-    found, run = job.perform(), job.run
+    try:
+        found, run = job.perform(), job.run
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"continue with 'upside resume {job.where}'") from None
     if len(found) > 1:
         print(f"{len(found)} goals: {job.where / 'result.json'}")
         return
@@ -104,8 +107,10 @@ def words(asked: Request, run: Run, said: dict[str, Any]) -> str:
     if not asked.zero_shot:
         lines.append(f"fine-tuned: {_said(said['finetuned'])}")
         lines.append(f"fine-tuned, with exploration noise: {_said(said['stochastic'])}")
-        if not said["tuned"]:
-            lines.append("fine-tuning made it no better: the policy is kept as it was")
+        better = (
+            "the fine-tuned chain" if said["tuned"] else "the policy as it was, which is better"
+        )
+        lines.append(f"kept: {better}")
     spent = f"interactions: {said['selection']:,} to select, {said['tuning']:,} to fine-tune"
     lines.append("interactions: none but these episodes" if asked.zero_shot else spent)
     return "\n".join(lines)
@@ -126,6 +131,9 @@ def picture(asked: Request, run: Run, result: Reached, path: Path) -> None:
     from upside.figures.goal import way
 
     steps = [len(p) - 1 for p in (result.path_before, result.path_after)]
+    ways = {f"before, best episode: {steps[0]} steps": result.path_before}
+    if result.tuned:
+        ways[f"after: {steps[1]} steps"] = result.path_after
     title = (
         f"{run.config.method} on {run.env.name}: policy {result.policy} to the goal {_named(asked)}"
     )
@@ -133,10 +141,8 @@ def picture(asked: Request, run: Run, result: Reached, path: Path) -> None:
         run,
         np.asarray(asked.goals[0]),
         asked.radius,
-        result.path_before,
-        result.path_after,
+        ways,
         title,
-        (f"before, best episode: {steps[0]} steps", f"after: {steps[1]} steps"),
         run.tree[result.policy].depth,
     )
     figure.savefig(path, dpi=DPI)

@@ -111,6 +111,8 @@ class RunDirectory:
                     f"{path} already holds a run: continue it with 'upside resume {path}', "
                     "or start anew with --overwrite"
                 )
+            with run.alone():
+                pass
         with run.writing():
             if run.path.exists():
                 shutil.rmtree(run.path)
@@ -160,6 +162,27 @@ class RunDirectory:
             raise UserError(
                 f"cannot write to {self.path}: {reason}. What was saved before is intact; mend it{then}"
             ) from None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else writes here meanwhile; the system forgets the lock when its process ends, however it does."""
+        try:
+            import fcntl
+        except ImportError:  # not on this system
+            yield
+            return
+        with self.writing():
+            lock = (self.path / "lock").open("w")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{self.path} is being written by another process: wait until it ends, or end it"
+                ) from None
+            except OSError:
+                pass  # a file system without locks
+            yield
 
     def keep(self, name: str, text: str) -> None:
         """Put a file of somebody else's beside the run's own."""

@@ -6,6 +6,7 @@ again, bit for bit, what was done after the last checkpoint; metrics written sin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import threading
@@ -83,6 +84,10 @@ class Session:
 
     def run(self) -> Run:
         """Discover until the end; returns what was found."""
+        with self.directory.alone() if self.directory else contextlib.nullcontext():
+            return self._run()
+
+    def _run(self) -> Run:
         saved = time.perf_counter()
         try:
             for event in self._events_of_run():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,13 +37,10 @@ def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     Discriminability is given twice: on the state buffers the discriminator was fitted on, as the
     paper measures it, and on the judged states of `episodes` fresh episodes a policy (many,
     because the states of one episode are alike). Buckets covered with the diffusing parts are
-    those of the first B / H episodes, as many as a state buffer holds.
+    those of ten episodes, the same that pictures show.
     """
     rollouts = run.rollouts(episodes, seed)
-    few = dataclasses.replace(
-        rollouts, diffusing=rollouts.diffusing[:, : run.method.plan.buffer_episodes]
-    )
-    skills, everywhere = buckets(run, few)
+    skills, everywhere = buckets(run, run.rollouts(seed=seed))
     reachable = run.env.reachable()
     n, eta = len(run), run.method.growth.eta
     known = 1 + np.flatnonzero(run.counts[1:])  # the root is no policy

@@ -90,6 +90,10 @@ def markdown(data: dict[str, Any]) -> str:
             cell = cells.get(env)
             parts += _cell(cell)[: len(columns)] if cell else [""] * len(columns)
         lines.append("| " + " | ".join(parts) + " |")
+    every = [cell for cells in data["table"].values() for cell in cells.values()]
+    most = max(max(cell["interactions"]) for cell in every)
+    seeds = sorted({seed for cell in every for seed in cell["seeds"]})
+    lines.append(f"\nSeeds {', '.join(map(str, seeds))}; at most {most:,} interactions a run.")
     return "\n".join(lines) + "\n"
 
 

@@ -79,7 +79,8 @@ def _counted(ax: Axes, what: str) -> None:
 
 def discriminability(ax: Axes, scene: Scene, x: np.ndarray) -> None:
     """d(z) of the policies in training; the lines are cut where an expansion ends."""
-    scores = [entry["discriminability"] or [np.nan] for entry in scene.run.history]
+    # 0 is no measurement: a policy that has no states of its own yet.
+    scores = [[d for d in e["discriminability"] if d > 0] or [np.nan] for e in scene.run.history]
     both = np.array([[np.mean(d), np.min(d)] for d in scores])
     note = ""
     if len(x) > POINTS:
@@ -88,8 +89,10 @@ def discriminability(ax: Axes, scene: Scene, x: np.ndarray) -> None:
     style: dict[str, Any] = {"marker": ".", "ms": 3, "lw": 0.9}
     ax.plot(x, both[:, 0], color=BLUE, label="mean", gid="mean", **style)
     ax.plot(x, both[:, 1], color=ORANGE, label="minimum", gid="minimum", **style)
-    eta = scene.run.method.growth.eta
-    ax.axhline(eta, color="black", ls="--", lw=1, label=f"η = {eta:g}\n(to be met)", gid="eta")
+    growth = scene.run.method.growth
+    note_eta = "to be met" if growth.target > 0 else "no constraint here"
+    label = f"η = {growth.eta:g}\n({note_eta})"
+    ax.axhline(growth.eta, color="black", ls="--", lw=1, label=label, gid="eta")
     ax.set_ylabel("discriminability of\nactive policies" + note)
     ax.set_ylim(0, 1.02)
 

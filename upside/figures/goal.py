@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upside.figures.maze import ABOVE, GRID, ground, ground_legend, legend_below
+from upside.figures.maze import ABOVE, GRID, ground, ground_legend, legend_below, page
 from upside.figures.scene import Scene
 
 if TYPE_CHECKING:
@@ -21,22 +21,21 @@ def way(
     run: Run,
     place: np.ndarray,
     radius: float,
-    before: np.ndarray,
-    after: np.ndarray,
+    ways: dict[str, np.ndarray],
     title: str,
-    labels: tuple[str, str],
     skills: int,
 ) -> Figure:
-    """Both ways as lines, a dot where each of the policy's `skills` hands over, the goal as a disc."""
+    """Each way as a line, a dot where each of the policy's `skills` hands over, the goal as a disc."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Circle
 
-    figure = Figure(figsize=(7.2, 8.2), layout="constrained")
-    ax, scene, T = figure.add_subplot(), Scene(run), run.method.plan.T
+    scene, T = Scene(run), run.method.plan.T
+    figure = Figure(figsize=page(scene, 7.2, 1.0), layout="constrained")
+    ax = figure.add_subplot()
     ground(ax, scene, walls=3.4, depth=3.0)
     handles = []
-    for obs, color, label in ((before, BEFORE, labels[0]), (after, AFTER, labels[1])):
+    for color, (label, obs) in zip((BEFORE, AFTER), ways.items(), strict=False):
         path = run.features(obs)
         ax.plot(*path.T, color=color, lw=1.8, zorder=4, gid=label)
         ends = path[: skills * T + 1 : T]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from upside.figures.maze import PALE, ground, ground_legend, layout_of, legend_below
+from upside.figures.maze import PALE, ground, ground_legend, layout_of, legend_below, page
 from upside.figures.policies import number_policies
 from upside.figures.scene import Scene
 
@@ -32,7 +32,7 @@ def discriminator(scene: Scene) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(7.6, 7.6), layout="constrained")
+    figure = Figure(figsize=page(scene, 7.6, 0.4), layout="constrained")
     ax = figure.add_subplot()
     paint(ax, scene)
     number_policies(ax, scene)
@@ -115,7 +115,7 @@ def coverage(scene: Scene) -> Figure:
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 8.4), layout="constrained")
+    figure = Figure(figsize=page(scene, 7.2, 1.2), layout="constrained")
     ax = figure.add_subplot()
     kinds = bucket_kinds(scene)
     colors = ListedColormap([color for _, color in KINDS.values()])
@@ -131,7 +131,7 @@ def coverage(scene: Scene) -> Figure:
         gid="kinds",
     )
     ground(ax, scene, filled=False)
-    ax.set_title(f"{scene.name}: {kinds.size} buckets\n{scene.size}", fontsize=11)
+    ax.set_title(f"{scene.name}: what covers each bucket\n{scene.size}", fontsize=11)
     legend_below(figure, [*_kind_legend(scene, kinds), *ground_legend(scene)], columns=3)
     return figure
 

@@ -18,7 +18,7 @@ WALL, SOLID, HATCH, GRID, PALE = "#20242c", "#e3e5e9", "#a9afba", "#e6e8ec", "#6
 BELOW, ABOVE = 0.5, 10.0
 """Depth of what lies under everything, and of what stays visible on top of it."""
 OBLONG = 4
-"""Spaces longer than this are not drawn to scale: their features have different units anyway."""
+"""Spaces longer than this are not drawn to scale unless they are mazes: their features have different units anyway."""
 
 
 def ground(
@@ -46,8 +46,18 @@ def ground(
     ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
     ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
     width, height = np.subtract(high, low)
-    ax.set_aspect("equal" if 1 / OBLONG <= width / height <= OBLONG else "auto")
+    same_units = layout is not None or 1 / OBLONG <= width / height <= OBLONG
+    ax.set_aspect("equal" if same_units else "auto")
     ax.spines[:].set_visible(False)
+
+
+def page(scene: Scene, side: float, margin: float) -> tuple[float, float]:
+    """Width and height of a figure that holds a map of this size, and a title and legend of that height."""
+    width, height = np.subtract(scene.run.env.space.high, scene.run.env.space.low)[:2]
+    if layout_of(scene) is None and not 1 / OBLONG <= width / height <= OBLONG:
+        width = height = 1.0
+    scale = side / max(width, height)
+    return max(scale * width, 0.55 * side), max(scale * height, 0.2 * side) + margin
 
 
 def layout_of(scene: Scene) -> Layout | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upside.figures.maze import PALE, ground, ground_legend, legend_below
+from upside.figures.maze import PALE, ground, ground_legend, legend_below, page
 from upside.figures.scene import Scene, thousands
 from upside.figures.scene import policies as count
 
@@ -25,7 +25,7 @@ def policies(scene: Scene) -> Figure:
     """All policies: the last skill of each as a line, its diffusing states as dots, in one colour."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 8.2), layout="constrained")
+    figure = Figure(figsize=page(scene, 7.2, 1.0), layout="constrained")
     ax = figure.add_subplot()
     ground(ax, scene, walls=3.4, depth=WALLS)
     plot_policies(ax, scene, range(len(scene.run)), dot=3.0, line=1.6)
@@ -81,10 +81,12 @@ def growth(scene: Scene) -> Figure:
     times = frame_times(born)
     rows = -(-len(times) // COLUMNS)
     columns = min(COLUMNS, len(times))
-    figure = Figure(figsize=(3.2 * max(columns, 2), 3.4 * rows + 0.6), layout="constrained")
+    width, height = page(scene, 3.2, 0.2)
+    size = (max(width * columns, 6.4), height * rows + 0.8)
+    figure = Figure(figsize=size, layout="constrained")
     axes = [figure.add_subplot(rows, columns, i + 1, gid=f"frame-{i}") for i in range(len(times))]
     draw_frames(axes, scene, born, times)
-    figure.suptitle(f"{scene.name}: growth of the tree (bold: new since the frame before)")
+    figure.suptitle(f"{scene.name}: growth of the tree\n(bold: new since the frame before)")
     legend_below(figure, [*policy_legend(scene)[:-1], *ground_legend(scene)], columns=5)
     return figure
 
