@@ -36,7 +36,7 @@ def test_a_run_leaves_everything_that_is_promised(run_dir):
     names = {p.relative_to(run_dir).parts[0] for p in run_dir.rglob("*")}
     assert names == {
         "config.json", "metrics.jsonl", "events", "tree.json", "tree.safetensors", "checkpoints",
-        "figures",
+        "figures", "lock",
     }  # fmt: skip
     assert len(list((run_dir / "events").iterdir())) == 1
     assert {"policies.png", "growth.png", "curves.png", "discriminator.png"} <= {
@@ -221,7 +221,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path)
 
 
 def test_ctrl_c_ends_a_run_between_two_rounds_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
-    log = Session._log
+    log, handler = Session._log, signal.getsignal(signal.SIGINT)
 
     def interrupted(session, entry):
         log(session, entry)
@@ -232,7 +232,7 @@ def test_ctrl_c_ends_a_run_between_two_rounds_and_says_how_to_go_on(tmp_path, ca
     assert cli.main(train(tmp_path / "run")) == 130
     assert f"upside resume {tmp_path / 'run'}" in capsys.readouterr().err
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_a_budget_may_be_written_with_an_exponent(tmp_path):
