@@ -83,9 +83,10 @@ def test_a_run_that_fails_does_not_lose_the_others(tmp_path):
     assert "config.json" in outcome[bad]
 
 
-def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, capfd):
+def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(executor, "perform", perform_here)  # processes of their own: see above
     command = ["reproduce", "coverage-mazes", "--output", str(tmp_path), "--rows", "random"]
-    command += ["--seeds", "3", "--interactions", "4000", "--workers", "2"]
+    command += ["--seeds", "3", "--interactions", "4000", "--workers", "1"]
     assert cli.main(command) == 0
     out = capfd.readouterr().out
     assert "29.17 ± 0.57" in out, "the paper's figure stands beside ours"
@@ -200,7 +201,7 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
     monkeypatch.setattr(executor, "perform", perform_here)  # processes of their own: see above
     monkeypatch.setattr(goals, "GOAL_SEEDS", 1)
     command = ["reproduce", "goals-u-maze", "--output", str(tmp_path), "--rows", "td3"]
-    command += ["--seeds", "0", "--goal-budget", "3000", "--workers", "2"]
+    command += ["--seeds", "0", "--goal-budget", "3000", "--workers", "1"]
     assert cli.main(command) == 0
     out = capfd.readouterr().out
     assert out.count("picture") == 2

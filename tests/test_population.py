@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from upside.learners import sac
-from upside.learners.population import Shared, absorb
+from upside.learners.population import Distinct, Shared, absorb
 from upside.learners.sac import SAC
 from upside.learners.td3 import TD3, Batch
 
@@ -26,6 +26,15 @@ def test_a_code_absorbed_by_the_first_bias_is_the_same_network():
         )
         whole = state.shared.actor(jnp.concatenate([obs, state.codes[slot]]))
         np.testing.assert_allclose(one(obs), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_skills_are_shared_out_among_cores_and_one_network_is_not():
+    training = np.array([True, False, True, True, False])
+    shares = Distinct().shares(training, 2)
+    assert [np.flatnonzero(share).tolist() for share in shares] == [[0, 3], [2]]
+    assert len(Distinct().shares(training, 8)) == 3, "no more shares than skills"
+    assert [s.tolist() for s in Distinct().shares(training & False, 2)] == [[False] * 5]
+    assert Shared().shares(training, 2) == [training]
 
 
 def test_the_log_likelihood_of_a_squashed_gaussian():
