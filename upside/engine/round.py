@@ -38,7 +38,9 @@ class Programs:
         self.collect = _compiled("collect", functools.partial(collect.collect, env, method.plan), 0)
         self.remember = _compiled("remember", self._remember)
         self.pay = _compiled("pay", self._pay)
-        self.update = _compiled("update", self._update)
+        learner = method.learner.paid_in(method.reward.unit(method.learner.gamma))
+        update = functools.partial(method.population.update, learner, method.practice.critic_warmup)
+        self.update = _compiled("update", update)
         self.merge = _compiled("merge", _merge)
         self.judge = _compiled("judge", self._judge)
         self.score = _compiled("score", discriminability)
@@ -95,30 +97,6 @@ class Programs:
         method = self.method
         return method.reward.relabel(
             method.plan, self.env.space, replay, scores, method.learner.gamma
-        )
-
-    def _update(
-        self,
-        learners: PyTree,
-        ages: Int[Array, " n"],
-        paid: Table | Lookup,
-        training: Bool[Array, " n"],
-        replay: replays.Replay,
-        updates: Int[Array, ""],
-        key: PRNGKeyArray,
-    ) -> tuple[PyTree, Array]:
-        method = self.method
-        learner = method.learner.paid_in(method.reward.unit(method.learner.gamma))
-        return method.population.update(
-            learner,
-            method.practice.critic_warmup,
-            learners,
-            ages,
-            paid,
-            training,
-            replay,
-            updates,
-            key,
         )
 
     def _judge(
