@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from upside.arguments import parse, take
 from upside.types import UserError, unknown
 from upside.version import __version__
 
@@ -69,29 +68,6 @@ def _usage() -> str:
     )
 
 
-def _parse(kind: Callable[..., Any], command: str, arguments: list[str], **options: Any) -> Any:
-    """`tyro.cli`, with its boxed report of a mistake folded into one line."""
-    report = io.StringIO()
-    arguments = [_plain_number(word) for word in arguments]
-    try:
-        with contextlib.redirect_stderr(report):
-            return tyro.cli(kind, prog=f"upside {command}", args=arguments, **options)
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        words = " ".join(re.sub(r"[─│╭╮╰╯]|\x1b\[[0-9;]*m", " ", report.getvalue()).split())
-        words = re.sub(
-            r"^(Parsing error|Value error|Required options|Unrecognized options) ", "", words
-        )
-        line = re.split(r" For full helptext| Argument helptext", words)[0]
-        raise UserError(f"{line} (see 'upside {command} --help')") from None
-
-
-def _plain_number(word: str) -> str:
-    """1e6 is 1000000: budgets are written like that."""
-    return str(int(float(word))) if re.fullmatch(r"\d+e\d{1,2}", word) else word
-
-
 # -------------------------------------------------------------------- train, resume
 
 
@@ -120,18 +96,6 @@ class Train:
 TRAIN = "Discover skills. --learner td3 or sac puts another learner in the method's place for one."
 
 
-def _take(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
-    """The value of an option that decides which other options there are, and the rest."""
-    for i, word in enumerate(arguments):
-        if word == name:
-            if i + 1 == len(arguments):
-                raise UserError(f"{name} needs a value")
-            return arguments[i + 1], arguments[:i] + arguments[i + 2 :]
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2], arguments[:i] + arguments[i + 1 :]
-    return None, arguments
-
-
 def train(arguments: list[str]) -> None:
     """Discover skills: upside train METHOD --env ENV [--seed N] [--max-interactions N] [--run-dir DIR]"""
     from upside import methods, runs
@@ -146,12 +110,12 @@ def train(arguments: list[str]) -> None:
             f"which method? It comes first: upside train METHOD [--env ENV], one of: {names}"
         )
     name, rest = arguments[0], arguments[1:]
-    learner, rest = _take(rest, "--learner")
+    learner, rest = take(rest, "--learner")
     method = methods.get(name, learner)
     slots = {k: part for k, part in method.slots().items() if dataclasses.fields(part)}
     fields = [(k, type(part), dataclasses.field(default=part)) for k, part in slots.items()]
     kind = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
-    options = _parse(
+    options = parse(
         kind, f"train {name}", rest, description=TRAIN, config=(tyro.conf.OmitArgPrefixes,)
     )
     chosen = {k: getattr(options, k) for k in slots}
@@ -190,7 +154,7 @@ def resume(arguments: list[str]) -> None:
     """Continue an interrupted run, or the reaching of goals: upside resume DIR."""
     from upside.runs import RunDirectory
 
-    options = _parse(Resume, "resume", arguments)
+    options = parse(Resume, "resume", arguments)
     from upside import goals
     from upside.downstream.request import Request
     from upside.session import Session
@@ -264,7 +228,7 @@ def coverage(arguments: list[str]) -> None:
     """Buckets covered by a run's policies: upside coverage DIR [--json]."""
     from upside.run import Run
 
-    options = _parse(Coverage, "coverage", arguments)
+    options = parse(Coverage, "coverage", arguments)
     if options.episodes < 1:
         raise UserError(f"--episodes {options.episodes} is less than 1: give at least 1")
     run = Run.load(options.run_dir)
@@ -312,7 +276,7 @@ def plot(arguments: list[str]) -> None:
     from upside.run import Run
     from upside.runs import RunDirectory
 
-    options = _parse(Plot, "plot", arguments)
+    options = parse(Plot, "plot", arguments)
     if options.figure is not None and options.figure not in figures.names():
         raise unknown("figure", options.figure, figures.names())
     run = Run.load(options.run_dir)
@@ -343,7 +307,7 @@ def methods_(arguments: list[str]) -> None:
 
     from upside import methods
 
-    name = _parse(Methods, "methods", arguments).name
+    name = parse(Methods, "methods", arguments).name
     console = Console(width=None if sys.stdout.isatty() else 120)
     if name is not None:
         one, paper = methods.get(name).settings(), methods.get("upside-paper").settings()
@@ -367,7 +331,7 @@ def envs_(arguments: list[str]) -> None:
     """List the environments."""
     from upside import envs
 
-    _parse(_Nothing, "envs", arguments)
+    parse(_Nothing, "envs", arguments)
     for name, about in envs.describe().items():
         print(f"{name:<18} {about}")
     print(f"{'PATH.txt':<18} a maze drawn in a text file: # solid, . free, S start")
@@ -387,11 +351,11 @@ def reproduce(arguments: list[str]) -> int:
             print(f"{name:<23} {entry.about}")
             print(f"{'':<23} rows: {', '.join(entry.rows)}")
         if arguments:
-            _parse(reproductions.Reproduce, "reproduce NAME", arguments)
+            parse(reproductions.Reproduce, "reproduce NAME", arguments)
         return 0
     name = arguments[0]
     catalogue.get(name)
-    options = _parse(reproductions.Reproduce, f"reproduce {name}", arguments[1:])
+    options = parse(reproductions.Reproduce, f"reproduce {name}", arguments[1:])
     return reproductions.reproduce(name, options)
 
 
@@ -399,7 +363,7 @@ def reach(arguments: list[str]) -> None:
     """Fine-tune a run's most promising policy for a goal: upside reach DIR --goal X,Y [--budget N] [--zero-shot]."""
     from upside import goals
 
-    options = _parse(goals.Reach, "reach", arguments)
+    options = parse(goals.Reach, "reach", arguments)
     _start_jax()
     goals.reach(options)
 
@@ -408,7 +372,7 @@ def bench(arguments: list[str]) -> None:
     """Measure speed beside Stable-Baselines3 and SBX (pip install 'upside[bench]')."""
     from upside import bench as benches
 
-    benches.main(_parse(benches.Bench, "bench", arguments))
+    benches.main(parse(benches.Bench, "bench", arguments))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,48 @@
+"""The words after a command: read by tyro, refused in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from upside.types import UserError
+
+
+def parse(kind: Callable[..., Any], command: str, arguments: list[str], **options: Any) -> Any:
+    """`tyro.cli`, with its boxed report of a mistake folded into one line."""
+    report = io.StringIO()
+    arguments = [_plain_number(word) for word in arguments]
+    try:
+        with contextlib.redirect_stderr(report):
+            return tyro.cli(kind, prog=f"upside {command}", args=arguments, **options)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        words = " ".join(re.sub(r"[─│╭╮╰╯]|\x1b\[[0-9;]*m", " ", report.getvalue()).split())
+        words = re.sub(
+            r"^(Parsing error|Value error|Required options|Unrecognized options) ", "", words
+        )
+        line = re.split(r" For full helptext| Argument helptext", words)[0]
+        raise UserError(f"{line} (see 'upside {command} --help')") from None
+
+
+def _plain_number(word: str) -> str:
+    """1e6 is 1000000: budgets are written like that."""
+    return str(int(float(word))) if re.fullmatch(r"\d+e\d{1,2}", word) else word
+
+
+def take(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
+    """The value of an option that decides which other options there are, and the rest."""
+    for i, word in enumerate(arguments):
+        if word == name:
+            if i + 1 == len(arguments):
+                raise UserError(f"{name} needs a value")
+            return arguments[i + 1], arguments[:i] + arguments[i + 2 :]
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2], arguments[:i] + arguments[i + 1 :]
+    return None, arguments
