@@ -175,6 +175,7 @@ def judge(run: Discovery, x: Expansion, steps: int) -> None:
     A child in training is scored on its newest episodes, a frozen one on its whole buffer.
     """
     growth, arrays = run.method.growth, run.arrays
+    looked_at = arrays.own.shape[1] if growth.freeze else _newest(run)
     _place(run, x)
     frozen = x.slots([c for c in x.children if c.frozen], growth.n_max)
     scored = np.where(frozen, arrays.own_counts, np.minimum(arrays.own_counts, _newest(run)))
@@ -183,7 +184,7 @@ def judge(run: Discovery, x: Expansion, steps: int) -> None:
         arrays.buffers,
         arrays.counts,
         weights(run, x),
-        arrays.own,
+        arrays.own[:, :looked_at],
         scored.astype(np.int32),
         labels(run),
         np.int32(steps),

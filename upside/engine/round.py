@@ -36,7 +36,7 @@ class Programs:
         self.env, self.method = env, method
         self.walk = _compiled("walk", self._walk)
         self.collect = _compiled("collect", functools.partial(collect.collect, env, method.plan), 0)
-        self.remember = _compiled("remember", self._remember)
+        self.remember = _compiled("remember", self._remember, donate=(0,))
         self.pay = _compiled("pay", self._pay)
         learner = method.learner.paid_in(method.reward.unit(method.learner.gamma))
         update = functools.partial(method.population.update, learner, method.practice.critic_warmup)
@@ -55,7 +55,7 @@ class Programs:
     def _remember(
         self, replay: replays.Replay, episodes: Trajectory, keep: Bool[Array, "n e"]
     ) -> replays.Replay:
-        """Put the episodes that `keep` marks into the replay buffer."""
+        """Put the episodes that `keep` marks into the replay buffer, in place: a copy would be of all it holds."""
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), episodes)
         reward = self.method.reward
         judged = reward.judged(self.method.plan, flat)
@@ -155,7 +155,9 @@ def programs(env: Environment, method: Method) -> Programs:
     return Programs(env, method)
 
 
-def _compiled(name: str, function: Callable, *static: int) -> Callable:
+def _compiled(
+    name: str, function: Callable, *static: int, donate: tuple[int, ...] = ()
+) -> Callable:
     """`jax.jit` that counts how often it had to trace."""
 
     @functools.wraps(function)
@@ -163,4 +165,4 @@ def _compiled(name: str, function: Callable, *static: int) -> Callable:
         TRACES[name] += 1
         return function(*args)
 
-    return jax.jit(traced, static_argnums=static)
+    return jax.jit(traced, static_argnums=static, donate_argnums=donate)

@@ -217,17 +217,16 @@ def practise(
     delay = learner.policy_delay
     shape = (UPDATE_CHUNK // delay, delay, learner.batch_pol)
 
-    def one(carry: tuple, draw: tuple[Array, Array, Array]) -> tuple[tuple, None]:
+    def one(carry: tuple, drawn: tuple[Any, Array]) -> tuple[tuple, None]:
         state, age = carry
-        where, whose, noise = draw
         moves = (age >= warmup).astype(float)
-        state = learner.update(state, batches(replays.index(replay, where), whose), noise, moves)
-        return (state, age + delay), None
+        return (learner.update(state, *drawn, moves), age + delay), None
 
     def chunk(i: Array, carry: tuple) -> tuple:
         where_key, whose_key, noise_key = jax.random.split(jax.random.fold_in(key, i), 3)
         where, whose = jax.random.uniform(where_key, shape), jax.random.uniform(whose_key, shape)
         noise = jax.random.normal(noise_key, (*shape, learner.draws(replay.action_size)))
-        return jax.lax.scan(one, carry, (where, whose, noise))[0]
+        drawn = batches(replays.index(replay, where), whose)
+        return jax.lax.scan(one, carry, (drawn, noise))[0]
 
     return jax.lax.fori_loop(0, chunks, chunk, (state, age))

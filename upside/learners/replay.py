@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from upside.learners.td3 import Batch
@@ -31,14 +32,16 @@ class Replay(eqx.Module):
 
     def cleared(self) -> Replay:
         """Empty, without touching the memory."""
-        zero = self.size * 0
-        return eqx.tree_at(lambda r: (r.size, r.cursor), self, (zero, zero))
+        return eqx.tree_at(lambda r: (r.size, r.cursor), self, (_zero(), _zero()))
 
 
 def init(episodes: int, T: int, J: int, observation: int, action: int, features: int) -> Replay:
     rows = jnp.zeros((episodes, T, 2 * observation + action + 1))
-    zero = jnp.zeros((), int)
-    return Replay(rows, jnp.zeros((episodes, J, features)), zero, zero, observation)
+    return Replay(rows, jnp.zeros((episodes, J, features)), _zero(), _zero(), observation)
+
+
+def _zero() -> Int[Array, ""]:
+    return jnp.asarray(np.int32(0))
 
 
 def add(
