@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from upside import envs, methods, runs
-from upside.engine import learning, probing
+from upside.engine import compiled, learning, probing, rollouts
 from upside.engine import round as engine_round
 from upside.engine.collect import RANDOM
 from upside.engine.consolidation import discriminabilities
@@ -89,11 +89,12 @@ def test_state_buffers_hold_states_that_the_policy_itself_diffused_over(finished
 
 
 def test_growing_compiles_nothing_and_each_program_once():
-    before = dict(engine_round.TRACES)
+    before = dict(compiled.TRACES)
     engine_round.programs.cache_clear()
+    rollouts._device.cache_clear()
     run = discover("upside", seed=1, budget=15_000, cores=2)
     sizes = {len(run.tree) for _ in rounds(run)}
-    traced = {k: v - before.get(k, 0) for k, v in engine_round.TRACES.items()}
+    traced = {k: v - before.get(k, 0) for k, v in compiled.TRACES.items()}
     assert len(sizes) > 3, "the run was meant to grow"
     once = dict.fromkeys(("walk", "pay", "update", "merge", "judge", "score"), 1)
     # one width for training episodes, one for state buffers and probes

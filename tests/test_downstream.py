@@ -11,13 +11,12 @@ import pytest
 import upside
 from upside import cli, envs
 from upside.downstream import reach, request, select, tasks
-from upside.downstream.episodes import Episodes, discounted, empty, judged, stage
+from upside.downstream.episodes import Episodes, discounted, empty, judged
 from upside.downstream.reach import Finetuning, default, zero_shot
 from upside.run import Run
 from upside.runs import RunDirectory, flatten, unflatten
 from upside.types import UserError
 
-ENV = envs.make("wall-free-maze")
 
 
 @pytest.fixture(scope="module")
@@ -35,34 +34,31 @@ def line(*xs: float) -> np.ndarray:
 def test_a_goal_pays_one_where_it_is_and_ends_the_episode():
     goal = tasks.Goal(jnp.array([5.0, 2.5]), jnp.asarray(1.0))
     obs, action = jnp.asarray(line(2, 3, 4, 5, 6)), jnp.zeros((4, 2))
-    episode = judged(ENV, goal, obs, action)
+    episode = judged(goal, obs, obs, action)
     # 4 is within 1 of 5, and is reached with the second step
     assert (int(episode.length), bool(episode.over)) == (2, True)
     np.testing.assert_array_equal(episode.reward, [0, 1, 0, 0])
     assert float(discounted(episode, 0.9)) == pytest.approx(0.9**2)
-    away = judged(ENV, tasks.Goal(jnp.array([40.0, 40.0]), jnp.asarray(1.0)), obs, action)
+    away = judged(tasks.Goal(jnp.array([40.0, 40.0]), jnp.asarray(1.0)), obs, obs, action)
     assert (int(away.length), bool(away.over)) == (4, False)
     assert float(discounted(away, 0.9)) == 0.0
 
 
 def test_a_reward_of_ones_own_is_paid_until_the_time_is_up():
     task = tasks.Reward(lambda features: features[:, 0])
-    episode = judged(ENV, task, jnp.asarray(line(2, 3, 4)), jnp.zeros((2, 2)))
+    path = jnp.asarray(line(2, 3, 4))
+    episode = judged(task, path, path, jnp.zeros((2, 2)))
     np.testing.assert_array_equal(episode.reward, [3, 4])
     assert (int(episode.length), bool(episode.over)) == (2, False)
     assert float(discounted(episode, 0.5)) == pytest.approx(0.5 * 3 + 0.25 * 4)
 
 
-def test_stages_act_for_T_steps_each_and_the_last_until_the_end():
-    acts = [int(stage(jnp.asarray(t), jnp.asarray(2), 10)) for t in (0, 9, 10, 20, 35, 199)]
-    assert acts == [0, 0, 1, 2, 2, 2]
-
-
 def test_the_store_keeps_the_newest_episodes():
-    store = empty(3, 2, 1, 1)
+    store = empty(3, 2, 1, 1, 1)
     for first in (0, 2):
         two = jnp.arange(first, first + 2)
-        new = Episodes(jnp.zeros((2, 3, 1)), jnp.zeros((2, 2, 1)), jnp.zeros((2, 2)), two, two > 9)
+        points, steps = jnp.zeros((2, 3, 1)), jnp.zeros((2, 2, 1))
+        new = Episodes(points, points, steps, steps[..., 0], two, two > 9)
         store = store.add(new)
     assert sorted(np.asarray(store.episodes.length).tolist()) == [1, 2, 3]
     assert int(store.size) == 3
@@ -83,7 +79,8 @@ def test_goals_that_cannot_be_asked_for_are_refused(place, radius, said):
 
 
 def test_the_policy_that_collects_most_is_chosen_and_every_step_is_counted(run):
-    obs, action = select.explore(run, 4, 60, seed=0)
+    seen = select.explore(run, 4, 60, seed=0)
+    obs, _, action = map(np.asarray, seen)
     assert obs.shape == (len(run), 4, 61, 2)
     deepest = max(range(len(run)), key=lambda z: run.tree[z].depth)
     T = run.method.plan.T
@@ -92,12 +89,12 @@ def test_the_policy_that_collects_most_is_chosen_and_every_step_is_counted(run):
     assert (obs[deepest, 0, -1] != obs[deepest, 1, -1]).any(), "then it diffuses"
     rng = np.random.default_rng(0)
     goal = tasks.goal(run.env, obs[deepest, 0, end], 0.5)
-    choice = select.choose(run.env, goal, 0.99, obs, action, rng)
+    choice = select.choose(goal, 0.99, seen, rng)
     assert choice.found
     assert choice.returns[choice.policy] == choice.returns.max() >= 0.99**end - 1e-6
     assert choice.interactions < len(run) * 4 * 60, "episodes end at the goal"
     nowhere = tasks.goal(run.env, np.array([49.0, 49.0]), 0.5)
-    blind = select.choose(run.env, nowhere, 0.99, obs, action, rng)
+    blind = select.choose(nowhere, 0.99, seen, rng)
     assert not blind.found
     assert blind.interactions == len(run) * 4 * 60
 

@@ -114,11 +114,11 @@ def test_every_stored_transition_is_drawn_equally_often_and_no_other(empty):
     assert how_often.tolist() == [50] * 6
 
 
-def test_done_at_the_last_directed_step_and_where_the_environment_ended(empty):
-    # Episode 2 ends at its first step; episode 3 in its diffusing part, which is not the skill's.
+def test_done_at_the_last_directed_step_only(empty):
+    # Episode 2 ends at its first step: it stays there, and is judged there like the others.
     buffer = put(empty, 1, 2, 3, terminated=[(1, 0), (2, T)])
     got = transition(buffer, *range(3 * T))
-    assert got.done.reshape(3, T).tolist() == [[0, 0, 1], [1, 0, 1], [0, 0, 1]]
+    assert got.done.reshape(3, T).tolist() == [[0, 0, 1]] * 3
 
 
 def test_clear_empties_it_and_it_can_be_filled_again(empty):

@@ -19,12 +19,12 @@ from upside.version import __version__
 if TYPE_CHECKING:
     from upside.run import Run
 
-__all__ = ["UserError", "__version__", "discover", "load"]
+__all__ = ["UserError", "__version__", "discover", "environment", "load", "resume"]
 
 
 def discover(
     method: str = "upside",
-    env: str = "bottleneck-maze",
+    env: Any = "bottleneck-maze",
     seed: int = 0,
     max_interactions: int = 1_000_000,
     run_dir: str | Path | None = None,
@@ -34,17 +34,46 @@ def discover(
 ) -> Run:
     """Discover skills; `settings` are the method's hyper-parameters by name (see `upside methods`).
 
-    `cores` share the skills in training, 0: all there are; the result is the same.
+    `env` is a name, or an environment itself: what `upside.environment` makes of one of yours, or one
+    written in JAX (`upside.types.Environment`). `cores` share the skills in training, 0: all there
+    are; the result is the same.
     """
-    from upside import methods, runs, session
+    from upside import envs, methods, runs, session
 
-    value = methods.get(method, settings.pop("learner", None)).replace(settings)
-    config = runs.configure(method, value, env, seed, max_interactions)
-    return session.train(config, run_dir, overwrite, cores=cores)
+    world = envs.make(env) if isinstance(env, str) else env
+    value = methods.get(method, settings.pop("learner", None), world).replace(settings)
+    called = env if isinstance(env, str) else None
+    config = runs.configure(method, value, world, seed, max_interactions, called)
+    return session.train(config, run_dir, overwrite, cores=cores, env=world)
 
 
-def load(run_dir: str | Path) -> Run:
-    """A run from its directory."""
+def environment(
+    make: Any,
+    name: str = "environment",
+    features: Any = None,
+    box: tuple[float, ...] | None = None,
+    buckets: tuple[int, ...] | None = None,
+) -> Any:
+    """An environment of your own: `make` is a function that returns a `gymnasium.Env`.
+
+    `features` is what the discriminator sees ("obs:0,1", "info:x_position", or a function of observation and
+    info), `box` its low and high for each feature, `buckets` how finely coverage is counted.
+    """
+    from upside.envs.host import HostEnv
+
+    return HostEnv(make, name, features, box, buckets)
+
+
+def load(run_dir: str | Path, env: Any = None) -> Run:
+    """A run from its directory; `env` only if it was given in Python."""
     from upside.run import Run
 
-    return Run.load(run_dir)
+    return Run.load(run_dir, env)
+
+
+def resume(run_dir: str | Path, env: Any = None, cores: int = 0) -> Run:
+    """Continue a run that was interrupted; `env` only if it was given in Python."""
+    from upside.runs import RunDirectory
+    from upside.session import Session
+
+    return Session.resume(RunDirectory.open(run_dir), cores=cores, env=env).run()

@@ -6,11 +6,13 @@ import contextlib
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import tyro
 
 from upside.types import UserError
+
+Number = TypeVar("Number", int, float)
 
 
 def parse(kind: Callable[..., Any], command: str, arguments: list[str], **options: Any) -> Any:
@@ -46,3 +48,11 @@ def take(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
         if word.startswith(f"{name}="):
             return word.partition("=")[2], arguments[:i] + arguments[i + 1 :]
     return None, arguments
+
+
+def numbers(name: str, text: str | None, kind: type[Number]) -> tuple[Number, ...] | None:
+    """Numbers with commas between them."""
+    try:
+        return None if text is None else tuple(kind(word) for word in text.split(","))
+    except ValueError:
+        raise UserError(f"{name} {text} is not numbers with commas between them") from None

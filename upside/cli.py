@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from upside.arguments import parse, take
+from upside.arguments import numbers, parse, take
 from upside.types import UserError, unknown
 from upside.version import __version__
 
@@ -76,7 +76,13 @@ class Train:
     """Discover skills."""
 
     env: str = "bottleneck-maze"
-    """Environment by name (see 'upside envs'), or the path of a maze drawn in a text file."""
+    """Environment by name (see 'upside envs'), gymnasium:ID, or the path of a maze drawn in a text file."""
+    discriminator_features: str | None = None
+    """What tells places of a Gymnasium environment apart: obs:0,1 or info:x_position,y_position or module:function."""
+    box: str | None = None
+    """Where its coverage is counted, low and high of each feature: --box=-10,10,-10,10."""
+    buckets: str | None = None
+    """How many buckets each feature's range is cut into: 50, or 50,20."""
     seed: int = 0
     """Seed of everything random; the same seed gives the same tree."""
     max_interactions: int = 1_000_000
@@ -98,7 +104,7 @@ TRAIN = "Discover skills. --learner td3 or sac puts another learner in the metho
 
 def train(arguments: list[str]) -> None:
     """Discover skills: upside train METHOD --env ENV [--seed N] [--max-interactions N] [--run-dir DIR]"""
-    from upside import methods, runs
+    from upside import envs, methods, runs
 
     if not arguments or arguments[0].startswith("-"):
         names = ", ".join(methods.METHODS)
@@ -111,7 +117,14 @@ def train(arguments: list[str]) -> None:
         )
     name, rest = arguments[0], arguments[1:]
     learner, rest = take(rest, "--learner")
-    method = methods.get(name, learner)
+    env, _ = take(rest, "--env")
+    features, rest = take(rest, "--discriminator-features")
+    box, rest = take(rest, "--box")
+    buckets, rest = take(rest, "--buckets")
+    world = envs.make(
+        env or Train.env, features, numbers("--box", box, float), numbers("--buckets", buckets, int)
+    )
+    method = methods.get(name, learner, world)
     slots = {k: part for k, part in method.slots().items() if dataclasses.fields(part)}
     fields = [(k, type(part), dataclasses.field(default=part)) for k, part in slots.items()]
     kind = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
@@ -122,16 +135,17 @@ def train(arguments: list[str]) -> None:
     config = runs.configure(
         name,
         dataclasses.replace(method, **chosen),
-        options.env,
+        world,
         options.seed,
         options.max_interactions,
+        options.env,
     )
-    label = Path(options.env).stem
+    label = Path(options.env).stem.replace(":", "-")
     where = options.run_dir or Path("runs") / f"{name}-{label}-{options.seed}"
     from upside.session import Session
 
     _start_jax()
-    session = Session(config, checkpoint_seconds=options.checkpoint_seconds, cores=options.cores)
+    session = Session(config, None, options.checkpoint_seconds, options.cores, world)
     session.directory = runs.RunDirectory.create(where, config, options.overwrite)
     _discover(session, options.figures)
 
@@ -334,6 +348,9 @@ def envs_(arguments: list[str]) -> None:
     parse(_Nothing, "envs", arguments)
     for name, about in envs.describe().items():
         print(f"{name:<18} {about}")
+    print(
+        f"{'gymnasium:ID':<18} any Gymnasium environment with continuous actions, module:ID included"
+    )
     print(f"{'PATH.txt':<18} a maze drawn in a text file: # solid, . free, S start")
 
 

@@ -18,7 +18,7 @@ from upside.rewards import StateReward
 from upside.skills.growth import Fixed, Growth
 from upside.skills.plan import Plan
 from upside.skills.practice import Practice
-from upside.types import unknown
+from upside.types import Size, World, unknown
 
 UPSIDE = Method()
 """Our default: Alg. 2 with the free-space gate, claims, cheap rounds, freezing and giving up."""
@@ -107,18 +107,37 @@ METHODS: dict[str, Entry] = {
 }
 
 
+def sized(method: Method, size: Size | None) -> Method:
+    """The method for an environment of that size: episodes, networks and budgets as App. C has them there."""
+    if size is None:
+        return method
+    growth, learner = method.growth, dataclasses.replace(method.learner, hidden=size.hidden)
+    H = size.H if method.plan.H else 0
+    T, H, H_max = {
+        None: (size.T, H, size.episode),
+        0: (1, size.episode, size.episode + 1),
+        1: (size.episode - H, H, size.episode),
+    }[growth.max_depth]
+    if isinstance(growth, Growth):
+        growth = dataclasses.replace(growth, k_steps=size.k_steps)
+    plan = dataclasses.replace(method.plan, T=T, H=H, H_max=H_max)
+    return dataclasses.replace(method, plan=plan, learner=learner, growth=growth)
+
+
 LEARNERS = {"td3": TD3, "sac": SAC}
 
 
-def get(name: str, learner: str | None = None) -> Method:
-    """The method of that name, with another learner if one is named; or an error with the nearest names."""
+def get(name: str, learner: str | None = None, env: World | None = None) -> Method:
+    """The method of that name, with another learner if one is named, for an environment of its size.
+
+    Or an error with the nearest names.
+    """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     method = METHODS[name].method
-    if learner is None:
-        return method
-    if learner not in LEARNERS:
-        raise unknown("learner", learner, LEARNERS)
-    if isinstance(method.learner, LEARNERS[learner]):
-        return method
-    return dataclasses.replace(method, learner=LEARNERS[learner]())
+    if learner is not None:
+        if learner not in LEARNERS:
+            raise unknown("learner", learner, LEARNERS)
+        if not isinstance(method.learner, LEARNERS[learner]):
+            method = dataclasses.replace(method, learner=LEARNERS[learner]())
+    return sized(method, getattr(env, "size", None))

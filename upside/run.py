@@ -6,7 +6,6 @@ Loading reads JSON and safetensors; no training code runs and nothing is unpickl
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Float, Int
 
-from upside.engine import collect
+from upside.engine import rollouts
 from upside.engine.method import Method
+from upside.engine.rollouts import Executed
 from upside.nets import MLP, Actor
 from upside.runs import Config, RunDirectory, flatten, unflatten
 from upside.skills.tree import Tree
-from upside.types import Environment, UserError
+from upside.types import UserError, World, usable_cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Rollouts:
     """Every policy of a tree, executed: what its directed skills pass, and where it diffuses."""
 
-    directed: list[Float[np.ndarray, "_ obs"]]
-    """Observations along the whole chain of skills, s_0 first, one array a policy."""
+    directed: list[Float[np.ndarray, "_ feat"]]
+    """Features along the whole chain of skills, s_0 first, one array a policy."""
     diffusing: Float[np.ndarray, "policies episodes H feat"]
     """Features of the states of the diffusing parts."""
 
@@ -42,7 +42,7 @@ class Run:
     """What a run has found: the tree, its skills, state buffers and discriminator."""
 
     config: Config
-    env: Environment
+    env: World
     method: Method
     tree: Tree
     actors: Actor
@@ -68,15 +68,15 @@ class Run:
         )
 
     @classmethod
-    def load(cls, path: str | Path) -> Run:
-        """Read a run directory."""
+    def load(cls, path: str | Path, env: World | None = None) -> Run:
+        """Read a run directory; `env` only if it was given in Python."""
         directory = RunDirectory.open(path)
         config = directory.config()
         saved, arrays = directory.load_tree()
         method = config.build()
         return cls(
             config=config,
-            env=config.environment(),
+            env=env or config.environment(),
             method=method,
             tree=Tree.from_json(saved["nodes"]),
             actors=method.learner.actor(
@@ -112,26 +112,25 @@ class Run:
     ) -> tuple[Float[np.ndarray, "steps obs"], Float[np.ndarray, "H obs"]]:
         """Execute one policy: its chain of directed skills, then its diffusing part."""
         self._check(policy)
-        walked, after = self._execute(np.asarray([policy]), 1, seed)
+        walked, _, after, _ = self._execute(np.asarray([policy]), 1, seed)
         steps = self.tree[policy].depth * self.method.plan.T + 1
         return np.asarray(walked)[0, 0, :steps], np.asarray(after)[0, 0]
 
     def rollouts(self, episodes: int = 10, seed: int = 0) -> Rollouts:
         """Execute every policy `episodes` times (the directed part is noise-free)."""
-        walked, after = self._execute(np.arange(len(self)), episodes, seed)
+        _, walked, _, after = self._execute(np.arange(len(self)), episodes, seed)
         T = self.method.plan.T
         directed = [
             np.asarray(walked[z, 0, : self.tree[z].depth * T + 1]) for z in range(len(self))
         ]
-        return Rollouts(
-            directed, np.asarray(jax.vmap(jax.vmap(jax.vmap(self.env.features)))(after))
-        )
+        return Rollouts(directed, np.asarray(after))
 
-    def _execute(self, policies: np.ndarray, episodes: int, seed: int) -> tuple[Array, Array]:
+    def _execute(self, policies: np.ndarray, episodes: int, seed: int) -> Executed:
         paths, lengths = self.paths(policies.tolist())
-        key = jax.random.key(seed)
-        plan = self.method.plan
-        return _execute(self.env, plan.T, plan.H, episodes, self.actors, paths, lengths, key)
+        plan, cores = self.method.plan, len(usable_cores())
+        return rollouts.of(self.env, cores).execute(
+            plan.T, plan.H, episodes, self.actors, paths, lengths, jax.random.key(seed)
+        )
 
     def paths(self, policies: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """The skills that each policy executes, padded, and how many they are."""
@@ -149,10 +148,6 @@ class Run:
         """The discriminator's q(z | s) over all policies."""
         classes = jnp.asarray(self.counts > 0)
         return np.exp(np.asarray(self.judge.log_prob(jnp.asarray(features), classes)))
-
-    def features(self, obs: Float[np.ndarray, "n obs"]) -> Float[np.ndarray, "n feat"]:
-        """What the discriminator sees of observations."""
-        return np.asarray(jax.vmap(self.env.features)(jnp.asarray(obs)))
 
     def coverage(self, **options: Any) -> dict[str, Any]:
         """Buckets covered and the rest of `upside coverage`."""
@@ -192,31 +187,6 @@ class Run:
     def _check(self, policy: int) -> None:
         if not 0 <= policy < len(self):
             raise UserError(f"policy {policy} does not exist: this run has 0 to {len(self) - 1}")
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _execute(
-    env: Environment,
-    T: int,
-    H: int,
-    episodes: int,
-    bank: Actor,
-    paths: Int[Array, "n depth"],
-    lengths: Int[Array, " n"],
-    key: PRNGKeyArray,
-) -> tuple[Array, Array]:
-    uniform_key, env_key = jax.random.split(key)
-    shape = (paths.shape[0], episodes)
-    uniform = jax.random.uniform(uniform_key, (*shape, H, env.action_size), minval=-1, maxval=1)
-    keys = jax.random.split(env_key, (*shape, 2))
-
-    def one(
-        path: Array, length: Array, uniform: Array, keys: Key[Array, " pair"]
-    ) -> tuple[Array, Array]:
-        start, trace = collect.walk(env, bank, path, length, T, keys[0])
-        return trace, collect.diffuse(env, start, uniform, keys[1])[0]
-
-    return jax.vmap(jax.vmap(one, (None, None, 0, 0)))(paths, lengths, uniform, keys)
 
 
 def _mlp(arrays: dict[str, np.ndarray], prefix: str) -> MLP:

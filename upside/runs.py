@@ -33,9 +33,10 @@ from jaxtyping import PyTree
 
 from upside import envs
 from upside.engine.method import Method
+from upside.envs.host import registered
 from upside.envs.layouts import Layout
 from upside.envs.maze import Maze
-from upside.types import Environment, UserError
+from upside.types import UserError, World
 from upside.version import __version__
 
 FORMAT = 4
@@ -54,10 +55,20 @@ class Config:
     max_interactions: int
     layout: dict[str, Any] | None = None
     """The maze itself, so that a run outlives the text file it was drawn in."""
+    simulated: dict[str, Any] | None = None
+    """What a Gymnasium environment is made of; empty if it was given in Python."""
     version: str = __version__
     format: int = FORMAT
 
-    def environment(self) -> Environment:
+    def environment(self) -> World:
+        """What was explored."""
+        if self.simulated:
+            return registered(**{k: _tuples(v) for k, v in self.simulated.items()})
+        if self.simulated is not None:
+            raise UserError(
+                f"this run explored {self.env}, which was given in Python: give it again, "
+                "upside.load(run_dir, env=...) or upside.resume(run_dir, env=...)"
+            )
         if self.layout is None:
             return envs.make(self.env)
         fields = {k: _tuples(v) for k, v in self.layout.items()}
@@ -74,17 +85,32 @@ class Config:
             ) from None
 
 
-def configure(method: str, value: Method, env: str, seed: int, max_interactions: int) -> Config:
+def configure(
+    method: str,
+    value: Method,
+    env: str | World,
+    seed: int,
+    max_interactions: int,
+    called: str | None = None,
+) -> Config:
     """A checked configuration; everything a user can get wrong is refused here, before any work."""
     value.check()
     if seed < 0:
         raise UserError(f"--seed {seed} is negative: give 0 or more")
     if max_interactions < 1:
         raise UserError(f"--max-interactions {max_interactions} is less than 1: try 1000000")
-    environment = envs.make(env)
+    environment = envs.make(env) if isinstance(env, str) else env
     value.judge.suits(environment)
-    layout = dataclasses.asdict(environment.layout) if isinstance(environment, Maze) else None
-    return Config(method, value.to_json(), env, seed, max_interactions, layout)
+    name = called or (env if isinstance(env, str) else env.name)
+    what = _description(environment)
+    return Config(method, value.to_json(), name, seed, max_interactions, **what)
+
+
+def _description(env: World) -> dict[str, Any]:
+    """What an environment can be made of again."""
+    if isinstance(env, Maze):
+        return {"layout": dataclasses.asdict(env.layout)}
+    return {"simulated": getattr(env, "source", None) or {}}
 
 
 def _tuples(value: Any) -> Any:

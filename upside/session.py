@@ -22,7 +22,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.run import Run
 from upside.runs import Config, RunDirectory, unflatten
-from upside.types import UserError, usable_cores
+from upside.types import UserError, World, usable_cores
 
 Listener = Callable[[Discovery, dict[str, Any]], None]
 
@@ -36,8 +36,12 @@ class Session:
         directory: RunDirectory | None = None,
         checkpoint_seconds: float = 5.0,
         cores: int = 0,
+        env: World | None = None,
     ):
-        """`cores` share the skills in training, 0: all there are; the result is the same."""
+        """`cores` share the skills in training, 0: all there are; the result is the same.
+
+        `env` is what the configuration names, where only its maker can make it.
+        """
         if cores < 0:
             raise UserError(f"--cores {cores} is negative: give 0 for all there are")
         self.config, self.directory = config, directory
@@ -47,7 +51,7 @@ class Session:
         self.ended = "running"
         self.history: list[dict[str, Any]] = []
         self.listeners: list[Listener] = []
-        env, method = config.environment(), config.build()
+        env, method = env or config.environment(), config.build()
         cores = cores or (len(usable_cores()) if jax.default_backend() == "cpu" else 1)
         self.discovery = Discovery(env, method, config.seed, config.max_interactions, cores)
         self._metrics: Any = None
@@ -55,11 +59,15 @@ class Session:
 
     @classmethod
     def resume(
-        cls, directory: RunDirectory, checkpoint_seconds: float = 5.0, cores: int = 0
+        cls,
+        directory: RunDirectory,
+        checkpoint_seconds: float = 5.0,
+        cores: int = 0,
+        env: World | None = None,
     ) -> Session:
         """Continue from the newest whole checkpoint, or from the start if there is none."""
         config = directory.config()
-        session = cls(config, directory, checkpoint_seconds, cores)
+        session = cls(config, directory, checkpoint_seconds, cores, env)
         saved = directory.load_checkpoint()
         if saved is None and (directory.path / "tree.json").is_file() and not directory.began():
             raise UserError(
@@ -234,11 +242,11 @@ def train(
     overwrite: bool = False,
     listeners: tuple[Listener, ...] = (),
     cores: int = 0,
+    env: World | None = None,
 ) -> Run:
     """Discover, in a new run directory if one is given."""
-    session = Session(
-        config, cores=cores
-    )  # first: it refuses what cannot run, and then nothing was touched
+    # First the session: it refuses what cannot run, and then nothing was touched.
+    session = Session(config, cores=cores, env=env)
     if run_dir is not None:
         session.directory = RunDirectory.create(run_dir, config, overwrite)
     session.listeners.extend(listeners)

@@ -92,14 +92,21 @@ class Space:
         return np.where(inside, flat, -1)
 
 
-@runtime_checkable
-class Environment(Protocol):
-    """A functional environment: `reset` and `step` are traced, vmapped and hold no state.
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How large a problem is, where that asks for other settings than a maze's (App. C)."""
 
-    `deterministic` says that `reset` and `step` ignore their key; the engine may then compute a
-    parent's end state once per expansion instead of walking to it anew for every episode.
-    Actions are in [-1, 1]^action_size.
-    """
+    T: int
+    H: int
+    episode: int
+    """H_max, steps of an episode."""
+    hidden: int
+    k_steps: int
+
+
+@runtime_checkable
+class World(Protocol):
+    """What every environment has, wherever it lives. Actions are in [-1, 1]^action_size."""
 
     def __hash__(self) -> int: ...
 
@@ -113,10 +120,23 @@ class Environment(Protocol):
     def action_size(self) -> int: ...
 
     @property
-    def deterministic(self) -> bool: ...
+    def space(self) -> Space: ...
+
+    def reachable(self) -> np.ndarray | None:
+        """Which buckets can be reached at all, as a boolean per flat bucket; None if unknown."""
+        ...
+
+
+@runtime_checkable
+class Environment(World, Protocol):
+    """A functional environment in JAX: `reset` and `step` are traced, vmapped and hold no state.
+
+    `deterministic` says that `reset` and `step` ignore their key; the engine may then compute a
+    parent's end state once per expansion instead of walking to it anew for every episode.
+    """
 
     @property
-    def space(self) -> Space: ...
+    def deterministic(self) -> bool: ...
 
     def reset(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " obs"]]: ...
 
@@ -124,8 +144,4 @@ class Environment(Protocol):
 
     def features(self, obs: Float[Array, " obs"]) -> Float[Array, " feat"]:
         """What the discriminator sees of an observation (and what coverage is counted on)."""
-        ...
-
-    def reachable(self) -> np.ndarray | None:
-        """Which buckets can be reached at all, as a boolean per flat bucket; None if unknown."""
         ...

@@ -14,16 +14,17 @@ import numpy as np
 from jaxtyping import Array
 
 from upside.downstream import select, tune
-from upside.downstream.episodes import Episodes, discounted, rollout
+from upside.downstream.episodes import Episodes, discounted, judged
 from upside.downstream.tasks import Goal, Task
 from upside.downstream.tune import Chain, Tuning
+from upside.engine import rollouts
 from upside.engine.collect import host_key
 from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
 from upside.models.curiosity import ICM
 from upside.nets import Actor, stack
 from upside.run import Run
-from upside.types import Environment, UserError
+from upside.types import UserError, usable_cores
 
 EVALUATION = (
     10  # stochastic episodes that measure a policy at the end; not interactions of learning
@@ -71,7 +72,7 @@ class Reached:
     tuning: int
     """Interactions to fine-tune."""
     path_before: np.ndarray
-    """Observations of the best of the N_explo episodes, until it was over."""
+    """Features of the best of the N_explo episodes, until it was over."""
     path_after: np.ndarray
     actors: Actor
     """The fine-tuned chain, stacked: stage k acts from step k T on."""
@@ -110,9 +111,10 @@ class Finetuning:
                 f"times: give at least {needed}, and as much again to fine-tune one"
             )
         self.gamma = self.tuning.learner.gamma
+        self.rollouts = rollouts.of(run.env, len(usable_cores()))
         explored = select.explore(run, self.tuning.n_explo, self.horizon, seed)
         self.choices = [
-            select.choose(run.env, task, self.gamma, *explored, self._rng(task)) for task in tasks
+            select.choose(task, self.gamma, explored, self._rng(task)) for task in tasks
         ]
         stages = tune.stages(run, self.choices, self.horizon)
         self.chains: Chain = stack(
@@ -143,7 +145,7 @@ class Finetuning:
         self.rounds += 1
         keys = jnp.stack([self._key(task, self.rounds) for task in self.tasks])
         self.chains, gained = tune.round_of_all(
-            self.run.env,
+            self.rollouts,
             self.tuning,
             self.run.method.plan.T,
             self.together,
@@ -218,19 +220,19 @@ class Finetuning:
         shape = (EVALUATION, self.horizon, env.action_size)
         noise = sigma * jax.random.normal(noise_key, shape)
         noise = jnp.concatenate([jnp.zeros_like(noise[:1]), noise])
-        keys = jax.random.split(env_key, EVALUATION + 1)
-        every = _rollouts(env, self.run.method.plan.T, task, one.best, one.last, noise, keys)
+        noisy_from = jnp.zeros(EVALUATION + 1, int)
+        chain = (one.best, one.last, noise, noisy_from, np.array(True), env_key)
+        seen = self.rollouts.chase(
+            self.run.method.plan.T, *jax.tree.map(lambda leaf: leaf[None], chain)
+        )
+        every = _judge(task, *jax.tree.map(lambda leaf: leaf[0], seen))
         noise_free = jax.tree.map(lambda leaf: leaf[:1], every)
         return noise_free, jax.tree.map(lambda leaf: leaf[1:], every)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _rollouts(
-    env: Environment, T: int, task: Any, actors: Actor, last: Array, noise: Array, keys: Array
-) -> Episodes:
-    """Episodes of one chain, with noise at every stage."""
-    act = lambda n, k: rollout(env, task, actors, last, T, n, jnp.zeros((), int), k)  # noqa: E731
-    return jax.vmap(act)(noise, keys)
+@jax.jit
+def _judge(task: Any, obs: Array, features: Array, action: Array) -> Episodes:
+    return jax.vmap(functools.partial(judged, task))(obs, features, action)
 
 
 def default(run: Run) -> Tuning:
@@ -262,7 +264,7 @@ def _best(episodes: Episodes, gamma: float) -> int:
 
 
 def _path(episodes: Episodes, i: int) -> np.ndarray:
-    return np.asarray(episodes.obs)[i, : int(episodes.length[i]) + 1]
+    return np.asarray(episodes.features)[i, : int(episodes.length[i]) + 1]
 
 
 def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -> Reached:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from upside.types import Environment, UserError
+from upside.types import UserError, World
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ class Reward(eqx.Module):
         return self.function(features), jnp.zeros(features.shape[0], bool)
 
 
-def goal(env: Environment, place: np.ndarray, radius: float) -> Goal:
+def goal(env: World, place: np.ndarray, radius: float) -> Goal:
     """A goal that can be asked for: in the space, and not in a wall."""
     place = np.asarray(place, np.float32)
     low, high = np.asarray(env.space.low), np.asarray(env.space.high)

@@ -26,14 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, rollout
+from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, judged
 from upside.downstream.select import Choice
+from upside.engine.rollouts import Rollouts, Seen
 from upside.learners import replay
 from upside.learners.td3 import TD3, Batch
 from upside.models.curiosity import NoBonus, Transitions
 from upside.nets import Actor, stack
 from upside.run import Run
-from upside.types import Environment, UserError, at_least, at_most
+from upside.types import UserError, at_least, at_most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +121,8 @@ def chain(
     last = len(path) if len(path) * T < horizon else len(path) - 1
     steps[last] = 1.0
     together = stack(learners)
-    store = empty(tuning.episodes, horizon, run.env.observation_size, run.env.action_size)
+    sizes = (run.env.observation_size, len(run.env.space.low), run.env.action_size)
+    store = empty(tuning.episodes, horizon, *sizes)
     return Chain(
         together,
         jnp.asarray(last),
@@ -166,16 +168,24 @@ def _outlook(obs: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
 # -------------------------------------------------------------------- one round of one chain
 
 
-def practise(
-    env: Environment, tuning: Tuning, T: int, task: Any, one: Chain, key: PRNGKeyArray
-) -> tuple[Chain, Array]:
-    """Episodes, then updates of every stage; also the noise-free return."""
+def chances(
+    tuning: Tuning, one: Chain, key: PRNGKeyArray
+) -> tuple[Array, Array, PRNGKeyArray, PRNGKeyArray]:
+    """What chance decides of a round: noise, from which stage on, and keys for episodes and updates.
+
+    The first episode is without noise.
+    """
     key, from_key, noise_key, env_key = jax.random.split(key, 4)
-    n, horizon = tuning.rollouts + 1, one.store.episodes.reward.shape[-1]
-    noise = tuning.learner.sigma * jax.random.normal(noise_key, (n, horizon, env.action_size))
+    n, shape = tuning.rollouts + 1, one.store.episodes.action.shape[1:]
+    noise = tuning.learner.sigma * jax.random.normal(noise_key, (n, *shape))
     noisy_from = jax.random.randint(from_key, (n,), 0, one.last + 1).at[0].set(NEVER)
-    act = lambda *each: rollout(env, task, one.stages.actor, one.last, T, *each)  # noqa: E731
-    new = jax.vmap(act)(noise, noisy_from, jax.random.split(env_key, n))
+    return noise, noisy_from, env_key, key
+
+
+def practise(
+    tuning: Tuning, T: int, one: Chain, new: Episodes, key: PRNGKeyArray
+) -> tuple[Chain, Array]:
+    """Store a round's episodes, update every stage; also the noise-free return."""
     gained = discounted(jax.tree.map(lambda leaf: leaf[0], new), tuning.learner.gamma)
     better = gained >= one.best_return
     store = one.store.add(new)
@@ -269,9 +279,8 @@ def _pick(every: PyTree, k: Array) -> PyTree:
 # -------------------------------------------------------------------- all chains at once
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def round_of_all(
-    env: Environment,
+    roll: Rollouts,
     tuning: Tuning,
     T: int,
     tasks: PyTree,
@@ -279,15 +288,31 @@ def round_of_all(
     budgets: Int[Array, " n"],
     keys: Key[Array, " n"],
 ) -> tuple[Chain, Float[Array, " n"]]:
-    """A round of every chain that is not ended. One after another inside one program: the
-    numbers of a chain do not depend on which others there are."""
+    """A round of every chain that is not ended: episodes of all of them, then updates of all of them."""
+    going, noise, noisy_from, env_keys, keys = _chances(tuning, chains, budgets, keys)
+    seen = roll.chase(T, chains.stages.actor, chains.last, noise, noisy_from, going, env_keys)
+    return _practise(tuning, T, tasks, chains, seen, going, keys)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _chances(tuning: Tuning, chains: Chain, budgets: Array, keys: Array) -> tuple[Array, ...]:
+    drawn = jax.vmap(functools.partial(chances, tuning))(chains, keys)
+    return ~ended(tuning, chains, budgets), *drawn
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+def _practise(
+    tuning: Tuning, T: int, tasks: PyTree, chains: Chain, seen: Seen, going: Array, keys: Array
+) -> tuple[Chain, Float[Array, " n"]]:
+    """One chain after another inside one program: its numbers do not depend on which others there are."""
 
     def one(x: tuple) -> tuple[Chain, Array]:
-        task, chain, budget, key = x
-        return jax.lax.cond(
-            ended(tuning, chain, budget),
-            lambda: (chain, jnp.asarray(jnp.nan)),
-            lambda: practise(env, tuning, T, task, chain, key),
-        )
+        task, chain, seen, going, key = x
 
-    return jax.lax.map(one, (tasks, chains, budgets, keys))
+        def practised() -> tuple[Chain, Array]:
+            new = jax.vmap(functools.partial(judged, task))(*seen)
+            return practise(tuning, T, chain, new, key)
+
+        return jax.lax.cond(going, practised, lambda: (chain, jnp.asarray(jnp.nan)))
+
+    return jax.lax.map(one, (tasks, chains, seen, going, keys))

@@ -1,7 +1,8 @@
 """Trajectories from a node of the tree, for environments that live in JAX.
 
-One compiled program serves every way of acting; which one is a traced number. Nothing after this
-module knows where a `Trajectory` came from.
+One compiled program serves every way of acting; which one is a traced number. `engine/host.py` has
+the same for environments that live on the host; nothing after these two knows where a `Trajectory`
+came from.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ POLICY, RANDOM, PROBE, LOOSE_PROBE = 0, 1, 2, 3
 are spread evenly; those of loose ones are drawn independently."""
 
 
+Place = tuple[Any, Any, Any]
+"""A state, its observation, and whether the environment has ended there."""
+
+
 def host_key(*numbers: int) -> PRNGKeyArray:
     """The random key of these numbers, made on the host: nothing is dispatched or compiled for it."""
     words = np.random.SeedSequence(list(numbers)).generate_state(2)
@@ -37,24 +42,31 @@ def walk(
     length: Int[Array, ""],
     T: int,
     key: PRNGKeyArray,
-) -> tuple[Any, Float[Array, "points obs"]]:
+) -> tuple[Place, Float[Array, "points obs"]]:
     """Reset and follow the skills `path[:length]`, T noise-free steps each: where a node's episodes start.
 
     `length` is traced: deeper trees run longer and compile nothing. Also returns the observations
     passed through, padded with the last one.
     """
-    state, obs = env.reset(_key(env, key, 0))
-    trace = jnp.zeros((path.size * T + 1, obs.size)).at[0].set(obs)
+    start = first(env, _key(env, key, 0))
+    trace = jnp.zeros((path.size * T + 1, start[1].size)).at[0].set(start[1])
 
     def step(t: Array, carry: tuple) -> tuple:
-        state, obs, trace = carry
+        state, obs, over, trace = carry
         actor = jax.tree.map(lambda leaf: leaf[path[t // T]], bank)
         out = env.step(state, actor(obs), _key(env, key, t + 1))
-        return out.state, out.obs, trace.at[t + 1].set(out.obs)
+        stay = lambda old, new: jnp.where(over, old, new)  # noqa: E731
+        state, obs = jax.tree.map(stay, (state, obs), (out.state, out.obs))
+        return state, obs, over | out.terminated, trace.at[t + 1].set(obs)
 
-    state, obs, trace = jax.lax.fori_loop(0, length * T, step, (state, obs, trace))
+    *end, trace = jax.lax.fori_loop(0, length * T, step, (*start, trace))
     passed = jnp.arange(trace.shape[0])[:, None] <= length * T
-    return (state, obs), jnp.where(passed, trace, obs)
+    return tuple(end), jnp.where(passed, trace, end[1])
+
+
+def first(env: Environment, key: PRNGKeyArray) -> Place:
+    """Where every episode begins."""
+    return (*env.reset(key), jnp.array(False))
 
 
 def _key(env: Environment, key: PRNGKeyArray, t: ArrayLike) -> PRNGKeyArray:
@@ -66,7 +78,7 @@ def episode(
     env: Environment,
     plan: Plan,
     actor: Actor,
-    start: tuple[Any, Array],
+    start: Place,
     mode: ArrayLike,
     uniform: Float[Array, "draws act"],
     noise: Float[Array, "T act"],
@@ -74,17 +86,7 @@ def episode(
 ) -> Trajectory:
     """One episode from a node onwards: T directed steps, then H uniformly random ones (Sect. 3.1)."""
     direct_key, diffuse_key = (key, key) if env.deterministic else jax.random.split(key)
-    # A probe changes its mind at a uniformly drawn step, half of the time not at all: a straight
-    # ray finds open space, a bent one finds passages.
-    switch = plan.T * (uniform[-1, 0] + 1.0)
-
-    def directed(obs: Array, draw: tuple) -> Array:
-        t, random, noise = draw
-        held = jnp.where(t < switch, uniform[0], uniform[1])
-        return jnp.select(
-            [mode == POLICY, jnp.asarray(mode) >= PROBE], [actor.explore(obs, noise), held], random
-        )
-
+    directed = lambda obs, draw: direct(plan, actor, mode, uniform, obs, *draw)  # noqa: E731
     draws = (jnp.arange(plan.T), uniform[: plan.T], noise)
     reached, first = act(env, start, directed, draws, direct_key)
     second = diffuse(env, reached, uniform[plan.T : -1], diffuse_key)
@@ -95,8 +97,28 @@ def episode(
     return Trajectory(obs, action, terminated, truncated, jax.vmap(env.features)(after))
 
 
+def direct(
+    plan: Plan,
+    actor: Actor,
+    mode: ArrayLike,
+    uniform: Float[Array, "draws act"],
+    obs: Float[Array, " obs"],
+    t: Int[ArrayLike, ""],
+    random: Float[Array, " act"],
+    noise: Float[Array, " act"],
+) -> Float[Array, " act"]:
+    """The action of step t of the directed part."""
+    # A probe changes its mind at a uniformly drawn step, half of the time not at all: a straight
+    # ray finds open space, a bent one finds passages.
+    switch = plan.T * (uniform[-1, 0] + 1.0)
+    held = jnp.where(t < switch, uniform[0], uniform[1])
+    return jnp.select(
+        [mode == POLICY, jnp.asarray(mode) >= PROBE], [actor.explore(obs, noise), held], random
+    )
+
+
 def diffuse(
-    env: Environment, start: tuple[Any, Array], uniform: Float[Array, "H act"], key: PRNGKeyArray
+    env: Environment, start: Place, uniform: Float[Array, "H act"], key: PRNGKeyArray
 ) -> tuple[Array, ...]:
     """The diffusing part: a random walk with uniform actions (Sect. 3.1)."""
     return act(env, start, lambda _, action: action, uniform, key)[1]
@@ -104,18 +126,24 @@ def diffuse(
 
 def act(
     env: Environment,
-    start: tuple[Any, Array],
+    start: Place,
     policy: Callable[[Array, Any], Array],
     draws: PyTree,
     key: PRNGKeyArray,
-) -> tuple[Any, tuple[Array, ...]]:
-    """One step per row of `draws`: the end, and (next obs, action, terminated, truncated) of each step."""
+) -> tuple[Place, tuple[Array, ...]]:
+    """One step per row of `draws`: the end, and (next obs, action, terminated, truncated) of each step.
+
+    Where the environment has ended, it stays: that state is absorbing.
+    """
 
     def step(carry: tuple, draw: tuple) -> tuple[tuple, tuple]:
-        (state, obs), (t, random) = carry, draw
-        action = policy(obs, random)
-        out = env.step(state, action, _key(env, key, t))
-        return (out.state, out.obs), (out.obs, action, out.terminated, out.truncated)
+        (*before, over), (t, random) = carry, draw
+        action = policy(before[1], random)
+        out = env.step(before[0], action, _key(env, key, t))
+        stay = lambda old, new: jnp.where(over, old, new)  # noqa: E731
+        state, obs = jax.tree.map(stay, tuple(before), (out.state, out.obs))
+        over = over | out.terminated
+        return (state, obs, over), (obs, action, over, out.truncated)
 
     steps = jnp.arange(jax.tree.leaves(draws)[0].shape[0])
     return jax.lax.scan(step, start, (steps, draws))
@@ -126,20 +154,14 @@ def collect(
     plan: Plan,
     episodes: int,
     actors: Actor,
-    starts: tuple[Any, Array],
+    starts: Place,
     mode: ArrayLike,
     sigma: ArrayLike,
     key: PRNGKeyArray,
 ) -> Trajectory:
     """`episodes` of each stacked actor. `starts` has a leading axis of 1 or of all."""
     shape = (jax.tree.leaves(actors)[0].shape[0], episodes)
-    uniform_key, normal_key, env_key = jax.random.split(key, 3)
-    uniform = jax.random.uniform(
-        uniform_key, (*shape, plan.steps + 1, env.action_size), minval=-1.0, maxval=1.0
-    )
-    spread = _spread(uniform[0, 0, 0], shape)
-    uniform = jnp.where(mode == PROBE, uniform.at[:, :, 0].set(spread), uniform)
-    noise = sigma * jax.random.normal(normal_key, (*shape, plan.T, env.action_size))
+    uniform, noise, env_key = drawn(plan, shape, env.action_size, mode, sigma, key)
     one = shape[0] * shape[1]
     starts = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf, (one, *leaf.shape[1:])).reshape(
@@ -153,6 +175,25 @@ def collect(
     run = lambda actor, *each: episode(env, plan, actor, each[0], mode, *each[1:])  # noqa: E731
     siblings = jax.vmap(jax.vmap(run, (None, 0, 0, 0, 0)))
     return siblings(actors, starts, uniform, noise, keys)
+
+
+def drawn(
+    plan: Plan,
+    shape: tuple[int, int],
+    action_size: int,
+    mode: ArrayLike,
+    sigma: ArrayLike,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, "n e draws act"], Float[Array, "n e T act"], PRNGKeyArray]:
+    """What chance decides of episodes: uniform actions, noise, and a key for the environment."""
+    uniform_key, normal_key, env_key = jax.random.split(key, 3)
+    uniform = jax.random.uniform(
+        uniform_key, (*shape, plan.steps + 1, action_size), minval=-1.0, maxval=1.0
+    )
+    spread = _spread(uniform[0, 0, 0], shape)
+    uniform = jnp.where(mode == PROBE, uniform.at[:, :, 0].set(spread), uniform)
+    noise = jnp.asarray(sigma) * jax.random.normal(normal_key, (*shape, plan.T, action_size))
+    return uniform, noise, env_key
 
 
 def _spread(first: Float[Array, " act"], shape: tuple[int, int]) -> Float[Array, "n e act"]:

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from upside.engine import rollouts
 from upside.engine.collect import host_key
 from upside.engine.method import Method
 from upside.engine.round import programs
@@ -24,7 +25,7 @@ from upside.learners import replay as replays
 from upside.nets import Actor
 from upside.skills.growth import Expansion
 from upside.skills.tree import Tree
-from upside.types import Environment, Trajectory, UserError
+from upside.types import Trajectory, World
 
 CAPACITY = 128  # consolidated policies of a tree before the arrays double
 
@@ -69,24 +70,21 @@ class Discovery:
 
     def __init__(
         self,
-        env: Environment,
+        env: World,
         method: Method,
         seed: int,
         budget: int,
         cores: int = 1,
         capacity: int | None = None,
     ):
-        if not env.deterministic:
-            raise UserError(
-                f"{env.name} is not deterministic: only deterministic environments can be explored yet"
-            )
         self.env, self.method, self.seed, self.budget = env, method, seed, budget
         self.programs, self.cores = programs(env, method), cores
+        self.rollouts = rollouts.of(env, cores)
         self.tree = Tree()
         self.expansion: Expansion | None = None
         self.counters = Counters()
         self.starts: Any = None
-        """Where `go_to` left us; the environment is deterministic, so once is enough for all episodes."""
+        """Where `go_to` left us: the start of all episodes that follow."""
         self.starts_key = 0
         self.clearances = np.zeros(0)
         """Distance of every probe's diffusing states to the nearest consolidated state buffer."""
@@ -206,9 +204,9 @@ class Discovery:
         run.radius, run.reach = state["radius"], state["reach"]
         run.starts_key, run.vain, run.looks = state["starts_key"], state["vain"], state["looks"]
         if run.expansion is not None:
-            keys, run.counters.keys = run.counters.keys, state["starts_key"] - 1
+            run.counters.keys = state["starts_key"] - 1
             run.go_to(run.expansion.node)
-            run.counters.keys = keys
+            run.counters = Counters(**state["counters"])  # that walk was counted before
         return run
 
     # ---------------------------------------------------------------- randomness
@@ -244,13 +242,16 @@ class Discovery:
 
     def go_to(self, node: int) -> None:
         """Put the starts of the next episodes at the end of `node`'s skill, and note what was passed."""
+        self.spend(self.rollouts.walks, self.prefix(node), 0)
         path = np.zeros(self.capacity, np.int32)
         skills = self.tree.path(node)
         path[: len(skills)] = skills
         length = np.int32(len(skills))
         key = self.key()
         self.starts_key = self.counters.keys
-        self.starts, trace = self.programs.walk(self.arrays.bank, path, length, key)
+        self.starts, trace = self.rollouts.walk(
+            self.method.plan.T, self.arrays.bank, path, length, key
+        )
         passed = self.env.space.bucket(np.asarray(trace))
         self.buckets |= set(passed[passed >= 0].tolist())
 
@@ -267,9 +268,22 @@ class Discovery:
         practice, each = self.method.practice, self.method.plan.buffer_episodes
         self.spend(int(wants.sum()), self.prefix(node), self.method.plan.steps)
         width = practice.rollouts if wants.max() <= practice.rollouts else each
-        actors = self.arrays.learners.actor
-        return self.programs.collect(
-            width, actors, self.starts, np.int32(mode), np.float32(sigma), self.key()
+        return self.collect(width, wants, self.method.plan.steps, mode, sigma)
+
+    def collect(
+        self, width: int, wants: np.ndarray, steps: int, mode: int, sigma: float
+    ) -> Trajectory:
+        """Episodes from where `go_to` left us, or their first steps; not counted here."""
+        return self.rollouts.collect(
+            self.method.plan,
+            width,
+            self.arrays.learners.actor,
+            self.starts,
+            np.int32(mode),
+            np.float32(sigma),
+            wants,
+            steps,
+            self.key(),
         )
 
     def remember(self, episodes: Trajectory, wants: np.ndarray) -> None:

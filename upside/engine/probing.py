@@ -30,14 +30,7 @@ def _diffuse_around_root(run: Discovery) -> None:
     walks = min(ROOT_WALKS, n_max * plan.buffer_episodes) if run.method.gate else 0
     walks = max(walks, plan.buffer_episodes)
     run.spend(walks, 0, plan.H)
-    episodes = run.programs.collect(
-        plan.buffer_episodes,
-        run.arrays.learners.actor,
-        run.starts,
-        np.int32(RANDOM),
-        np.float32(0),
-        run.key(),
-    )
+    episodes = run.collect(plan.buffer_episodes, run.spread(walks), plan.H, RANDOM, 0.0)
     # A diffusing part is H uniformly random steps: the first H of a random episode.
     around = np.asarray(episodes.features[..., : plan.H, :]).reshape(
         -1, plan.H, len(run.env.space.low)
@@ -104,10 +97,6 @@ def glean(run: Discovery, gate: Gate, node: int) -> None:
         row = np.asarray(replay.rows[episode])
         probes.obs[node, slot, : T + 1] = np.concatenate([row[:, :o], row[-1:, o + a : -1]])
         probes.action[node, slot, :T] = row[:, o : o + a]
-        probes.terminated[node, slot, : T - 1] = (
-            row[:-1, -1] > 0
-        )  # the last mark is the skill's own end
-        probes.terminated[node, slot, T - 1] = False
         probes.features[node, slot, T:] = states[episode]
         run.tree[node].forget([int(slot)])
 

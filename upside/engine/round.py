@@ -2,55 +2,41 @@
 
 Shapes depend on the configuration alone: children are padded to `n_max`, classes to a capacity.
 How many of them are in use, how many updates to make and how to act are traced numbers, so a run
-compiles each program once, however its tree grows. `TRACES` counts, for the test that holds it.
+compiles each program once, however its tree grows.
 """
 
 from __future__ import annotations
 
-import collections
 import functools
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from upside.engine import collect
+from upside.engine.compiled import compiled
 from upside.engine.method import Method
 from upside.learners import replay as replays
-from upside.nets import Actor
 from upside.rewards import Lookup, Scores, Table
-from upside.types import Environment, Trajectory
+from upside.types import Trajectory, World
 
-TRACES: collections.Counter[str] = collections.Counter()
 LEAST = -20.0  # log q counts no lower than this
 
 
 class Programs:
     """The compiled programs of one method on one environment."""
 
-    def __init__(self, env: Environment, method: Method):
+    def __init__(self, env: World, method: Method):
         self.env, self.method = env, method
-        self.walk = _compiled("walk", self._walk)
-        self.collect = _compiled("collect", functools.partial(collect.collect, env, method.plan), 0)
-        self.remember = _compiled("remember", self._remember, donate=(0,))
-        self.pay = _compiled("pay", self._pay)
+        self.remember = compiled("remember", self._remember, donate=(0,))
+        self.pay = compiled("pay", self._pay)
         learner = method.learner.paid_in(method.reward.unit(method.learner.gamma))
         update = functools.partial(method.population.update, learner, method.practice.critic_warmup)
-        self.update = _compiled("update", update)
-        self.merge = _compiled("merge", _merge)
-        self.judge = _compiled("judge", self._judge)
-        self.score = _compiled("score", discriminability)
-
-    def _walk(
-        self, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
-    ) -> tuple[Any, Array]:
-        """Where the episodes of the node at the end of `path` start, and the features of what was passed."""
-        start, trace = collect.walk(self.env, bank, path, length, self.method.plan.T, key)
-        return jax.tree.map(lambda leaf: leaf[None], start), jax.vmap(self.env.features)(trace)
+        self.update = compiled("update", update)
+        self.merge = compiled("merge", _merge)
+        self.judge = compiled("judge", self._judge)
+        self.score = compiled("score", discriminability)
 
     def _remember(
         self, replay: replays.Replay, episodes: Trajectory, keep: Bool[Array, "n e"]
@@ -105,7 +91,7 @@ class Programs:
         buffers: Float[Array, "capacity size feat"],
         counts: Int[Array, " capacity"],
         weights: Float[Array, " capacity"],
-        own: Float[Array, "n size feat"],
+        own: Float[Array, "n newest feat"],
         own_counts: Int[Array, " n"],
         labels: Int[Array, " n"],
         steps: Int[Array, ""],
@@ -150,19 +136,6 @@ def _thread(number: int) -> ThreadPoolExecutor:
 
 
 @functools.lru_cache(maxsize=8)
-def programs(env: Environment, method: Method) -> Programs:
+def programs(env: World, method: Method) -> Programs:
     """The programs of a method on an environment; runs with other seeds share them."""
     return Programs(env, method)
-
-
-def _compiled(
-    name: str, function: Callable, *static: int, donate: tuple[int, ...] = ()
-) -> Callable:
-    """`jax.jit` that counts how often it had to trace."""
-
-    @functools.wraps(function)
-    def traced(*args: Any) -> Any:
-        TRACES[name] += 1
-        return function(*args)
-
-    return jax.jit(traced, static_argnums=static, donate_argnums=donate)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def buckets(run: Run, rollouts: Rollouts) -> tuple[set[int], set[int]]:
     """Buckets passed by the deterministic skills alone, and with the diffusing parts (Table 2)."""
-    directed = np.concatenate([run.features(path) for path in rollouts.directed])
+    directed = np.concatenate(rollouts.directed)
     skills = set(run.env.space.bucket(directed).tolist()) - {-1}
     everywhere = run.env.space.bucket(rollouts.diffusing.reshape(-1, directed.shape[-1]))
     return skills, skills | (set(everywhere.tolist()) - {-1})
@@ -28,7 +28,7 @@ def judged(run: Run, rollouts: Rollouts) -> list[np.ndarray]:
     if run.method.plan.H:
         return [part.reshape(-1, part.shape[-1]) for part in rollouts.diffusing]
     count = run.method.reward.count(run.method.plan)
-    return [run.features(path[1:][-count:]) for path in rollouts.directed]
+    return [path[1:][-count:] for path in rollouts.directed]
 
 
 def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from upside.engine import collect
+from upside.engine import rollouts
+from upside.engine.collect import POLICY
 from upside.rewards import Scores
 from upside.types import UserError
 
@@ -25,13 +26,14 @@ def intrinsic_reward(run: Run, episodes: int = 20, seed: int = 0) -> float:
     if any(node.depth != 1 for node in run.tree.nodes[1:]) or not run.counts[1:].any():
         raise UserError("intrinsic reward is that of a set of trained policies, not of a tree")
     reset_key, act_key = jax.random.split(jax.random.key(seed))
-    starts = jax.tree.map(lambda leaf: leaf[None], run.env.reset(reset_key))
+    roll, plan = rollouts.of(run.env), method.plan
+    nowhere = np.zeros(1, np.int32)
+    starts, _ = roll.walk(plan.T, run.actors, nowhere, np.int32(0), reset_key)
     actors = jax.tree.map(lambda leaf: jnp.asarray(leaf)[1:], run.actors)
-    sigma = method.learner.sigma
-    got = collect.collect(
-        run.env, method.plan, episodes, actors, starts, collect.POLICY, sigma, act_key
-    )
-    states = method.reward.judged(method.plan, got)
+    mode, sigma = np.int32(POLICY), np.float32(method.learner.sigma)
+    wants = np.full(n, episodes)
+    got = roll.collect(plan, episodes, actors, starts, mode, sigma, wants, plan.steps, act_key)
+    states = method.reward.judged(plan, got)
     flat = states.reshape(n, -1, states.shape[-1])
     scores = Scores(
         judge=run.judge,

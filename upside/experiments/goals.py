@@ -19,7 +19,7 @@ from upside.downstream.tune import Tuning
 from upside.experiments.statistics import summary
 from upside.experiments.tasks import Task
 from upside.runs import RunDirectory
-from upside.types import Environment, UserError
+from upside.types import UserError, World
 from upside.version import __version__
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ WHEN = ("before", "finetuned", "stochastic")
 HORIZON = 200  # H_max on the mazes (App. C)
 
 
-def sample(env: Environment) -> dict[tuple[int, int], list[float]]:
+def sample(env: World) -> dict[tuple[int, int], list[float]]:
     """The goal of each region and goal seed; a region without free space has none."""
     low, high = np.asarray(env.space.low), np.asarray(env.space.high)
     contains = getattr(env, "contains", lambda place: True)

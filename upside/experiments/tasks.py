@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from upside import methods, runs
+from upside import envs, methods, runs
 from upside.runs import Config, RunDirectory
 from upside.types import UserError
 
@@ -134,6 +134,7 @@ def task(
     name: str, where: Path, env: str, seed: int, interactions: int, method: str, **settings: Any
 ) -> Task:
     """The run of a row: a method with some settings on an environment."""
-    value = methods.get(method, settings.pop("learner", None)).replace(settings)
-    config = runs.configure(method, value, env, seed, interactions)
+    world = envs.make(env)
+    value = methods.get(method, settings.pop("learner", None), world).replace(settings)
+    config = runs.configure(method, value, world, seed, interactions, env)
     return Task(name, where / f"{name}-{env}-{seed}", config)

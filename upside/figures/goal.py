@@ -35,8 +35,7 @@ def way(
     ax = figure.add_subplot()
     ground(ax, scene, walls=3.4, depth=3.0)
     handles = []
-    for color, (label, obs) in zip((BEFORE, AFTER), ways.items(), strict=False):
-        path = run.features(obs)
+    for color, (label, path) in zip((BEFORE, AFTER), ways.items(), strict=False):
         ax.plot(*path.T, color=color, lw=1.8, zorder=4, gid=label)
         ends = path[: skills * T + 1 : T]
         ax.plot(*ends.T, "o", color=color, ms=3.5, mew=0, zorder=5)

@@ -7,8 +7,6 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -46,7 +44,7 @@ class Scene:
         steps = self.run.method.plan.T + 1
         ends = [path[-steps:] for path in self.rollouts.directed]
         ends[0] = np.repeat(ends[0], steps, axis=0)
-        return np.asarray(jax.vmap(jax.vmap(self.run.env.features))(jnp.asarray(np.stack(ends))))
+        return np.stack(ends)
 
     @functools.cached_property
     def colors(self) -> Float[np.ndarray, "policies 3"]:

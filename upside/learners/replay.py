@@ -54,12 +54,12 @@ def add(
     """Append the episodes that `keep` marks; the oldest ones make room.
 
     The skill's MDP ends with its T-th step if `ends` (its return is what is judged afterwards,
-    Eq. 2), and where the environment itself terminated.
+    Eq. 2). A state in which the environment has ended is absorbing: the skill is judged there.
     """
     capacity, T, _ = replay.rows.shape
-    last = (jnp.arange(T) == T - 1) & ends
-    done = (episodes.terminated[:, :T] | last).astype(float)[..., None]
     obs = episodes.obs[:, : T + 1]
+    last = ((jnp.arange(T) == T - 1) & ends).astype(float)
+    done = jnp.broadcast_to(last[:, None], (*obs.shape[:1], T, 1))
     rows = jnp.concatenate([obs[:, :-1], episodes.action[:, :T], obs[:, 1:], done], axis=-1)
     target = (replay.cursor + jnp.cumsum(keep) - 1) % capacity
     target = jnp.where(keep, target, capacity)  # out of range: dropped

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from upside.nets import MLP, adam, adam_state
-from upside.types import Environment, UserError, at_least
+from upside.types import UserError, World, at_least
 
 CHUNK = 10  # steps whose random numbers are drawn at once: threefry is cheap in bulk
 
@@ -56,7 +56,7 @@ class Discriminator:
     def prepare(
         self,
         state: State,
-        env: Environment,
+        env: World,
         radius: float,
         labels: Int[np.ndarray, " n"],
         rng: np.random.Generator,
@@ -106,7 +106,7 @@ class Discriminator:
 
         return jax.lax.fori_loop(0, (steps + CHUNK - 1) // CHUNK, chunk, state)
 
-    def suits(self, env: Environment) -> None:
+    def suits(self, env: World) -> None:
         """Any environment does."""
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from upside.nets import MLP, adam, adam_state
-from upside.types import Environment, UserError, at_least
+from upside.types import UserError, World, at_least
 
 CHUNK = 100  # steps per call of the compiled program
 LEAST_USED = 0.1  # of a fair share of the states: a code that has less is put elsewhere
@@ -65,7 +65,7 @@ class VQVAE:
     def prepare(
         self,
         state: State,
-        env: Environment,
+        env: World,
         radius: float,
         labels: Int[np.ndarray, " n"],
         rng: np.random.Generator,
@@ -93,7 +93,7 @@ class VQVAE:
         """The judge stays as it is."""
         return state
 
-    def suits(self, env: Environment) -> None:
+    def suits(self, env: World) -> None:
         """Refuse an environment that cannot be asked for its states."""
         if not hasattr(env, "oracle"):
             raise UserError(

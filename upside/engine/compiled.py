@@ -1,0 +1,24 @@
+"""`jax.jit` that counts: a run compiles each of its programs once, however its tree grows, and a test holds that."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+TRACES: collections.Counter[str] = collections.Counter()
+"""How often each program was traced."""
+
+
+def compiled(name: str, function: Callable, *static: int, donate: tuple[int, ...] = ()) -> Callable:
+    """The compiled function."""
+
+    @functools.wraps(function)
+    def traced(*args: Any) -> Any:
+        TRACES[name] += 1
+        return function(*args)
+
+    return jax.jit(traced, static_argnums=static, donate_argnums=donate)

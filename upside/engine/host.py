@@ -1,0 +1,293 @@
+"""Trajectories from a node of the tree, for environments that live on the host.
+
+Every episode is executed from its reset on, parents' skills included. A few episodes advance together,
+so that one call of a network serves them all; several such groups run beside one another, a thread
+each (a simulator like MuJoCo lets others run while it steps). Groups are the same on any number of
+cores, and so are the numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from upside.engine import collect
+from upside.envs.host import HostEnv, Simulator
+from upside.nets import Actor
+from upside.skills.plan import Plan
+from upside.types import Trajectory, UserError
+
+GROUP = 4
+"""Episodes that advance together: more share a call of the network, fewer leave cores idle."""
+
+Act = Callable[[int, np.ndarray], Any]
+Segment = tuple[int, Act]
+"""So many steps, and the actions of a group in step t of them."""
+
+
+class Played(NamedTuple):
+    """Episodes as they were executed, from the reset on."""
+
+    obs: Float[np.ndarray, "n points obs"]
+    features: Float[np.ndarray, "n points feat"]
+    action: Float[np.ndarray, "n steps act"]
+    terminated: np.ndarray
+
+
+class Host:
+    """Episodes of an environment on the host; see `engine.rollouts` for what each method is for."""
+
+    walks = 1
+
+    def __init__(self, env: HostEnv, cores: int = 1) -> None:
+        self.env, self.cores = env, cores
+
+    def walk(
+        self, T: int, bank: Actor, path: np.ndarray, length: Any, key: PRNGKeyArray
+    ) -> tuple[Any, np.ndarray]:
+        stages = [_row(bank, int(z)) for z in path[: int(length)]]
+        played = self._play(1, lambda _: [(T, _follow(stage)) for stage in stages], key)
+        return (stages, played.obs[:, -1]), played.features[0]
+
+    def collect(
+        self,
+        plan: Plan,
+        episodes: int,
+        actors: Actor,
+        starts: tuple[list[Actor], np.ndarray],
+        mode: Any,
+        sigma: Any,
+        wants: np.ndarray,
+        steps: int,
+        key: PRNGKeyArray,
+    ) -> Trajectory:
+        n = len(wants)
+        uniform, noise, env_key = _drawn(
+            plan, (n, episodes), self.env.action_size, mode, sigma, key
+        )
+        wanted = np.argwhere(np.arange(episodes) < np.asarray(wants)[:, None])
+        before = plan.T * len(starts[0])
+
+        def segments(group: np.ndarray) -> list[Segment]:
+            slots, which = wanted[group].T
+            mine = jax.tree.map(lambda leaf: leaf[slots], actors)
+            free, shaken = uniform[slots, which], noise[slots, which]
+            random = np.asarray(free)
+
+            def directed(t: int, obs: np.ndarray) -> Any:
+                return _direct(plan, mine, mode, free, obs, np.int32(t), free[:, t], shaken[:, t])
+
+            prefix = [(plan.T, _follow(stage)) for stage in starts[0]]
+            return [*prefix, (plan.T, directed), (plan.H, lambda t, _: random[:, plan.T + t])]
+
+        played = self._play(len(wanted), segments, env_key, before + steps)
+        got = Trajectory(
+            played.obs[:, before:],
+            played.action[:, before:],
+            played.terminated[:, before:],
+            np.zeros_like(played.terminated[:, before:]),
+            played.features[:, before + 1 :],
+        )
+        return jax.tree.map(lambda leaf: _placed(leaf, wanted, (n, episodes)), got)
+
+    def execute(
+        self,
+        T: int,
+        H: int,
+        episodes: int,
+        bank: Actor,
+        paths: np.ndarray,
+        lengths: np.ndarray,
+        key: PRNGKeyArray,
+    ) -> Any:
+        longest, parts = T * int(max(lengths)), []
+        for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
+            own, end = jax.random.fold_in(key, row), T * int(length)
+            played = self._chain_then_random(T, episodes, H, bank, path[:length], own)
+            for seen in (played.obs, played.features):
+                fill = np.repeat(seen[:, end : end + 1], longest - end, axis=1)
+                parts.append(np.concatenate([seen[:, : end + 1], fill], axis=1))
+                parts.append(seen[:, end + 1 :])
+        return tuple(np.stack(parts[i::4]) for i in (0, 2, 1, 3))
+
+    def explore(
+        self,
+        T: int,
+        horizon: int,
+        episodes: int,
+        bank: Actor,
+        paths: np.ndarray,
+        lengths: np.ndarray,
+        key: PRNGKeyArray,
+    ) -> Any:
+        parts = []
+        for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
+            own, left = jax.random.fold_in(key, row), horizon - T * int(length)
+            played = self._chain_then_random(T, episodes, left, bank, path[:length], own, horizon)
+            parts.append((played.obs, played.features, played.action))
+        return tuple(map(np.stack, zip(*parts, strict=True)))
+
+    def _chain_then_random(
+        self,
+        T: int,
+        episodes: int,
+        steps: int,
+        bank: Actor,
+        path: np.ndarray,
+        key: PRNGKeyArray,
+        most: int | None = None,
+    ) -> Played:
+        random = np.asarray(_uniform((episodes, max(steps, 0), self.env.action_size), key))
+        stages = [(T, _follow(_row(bank, int(z)))) for z in path]
+        diffuse = lambda group: (max(steps, 0), lambda t, _: random[group, t])  # noqa: E731
+        return self._play(episodes, lambda group: [*stages, diffuse(group)], key, most)
+
+    def chase(
+        self,
+        T: int,
+        actors: Actor,
+        last: Any,
+        noise: Any,
+        noisy_from: Any,
+        wanted: Any,
+        keys: Any,
+    ) -> Any:
+        parts = [
+            self._chase_one(T, _row(actors, i), int(last[i]), noise[i], noisy_from[i], keys[i])
+            for i in np.flatnonzero(wanted).tolist()
+        ]
+        found = tuple(map(np.stack, zip(*parts, strict=True)))
+        where = np.flatnonzero(wanted)[:, None]
+        return tuple(_placed(leaf, where, (len(wanted),)) for leaf in found)
+
+    def _chase_one(
+        self, T: int, actors: Actor, last: int, noise: Any, noisy_from: Any, key: PRNGKeyArray
+    ) -> Any:
+        n, horizon = noise.shape[:2]
+        stage = np.minimum(np.arange(horizon) // T, last)
+        shaken = np.where((stage >= np.asarray(noisy_from)[:, None])[..., None], noise, 0.0)
+
+        def segments(group: np.ndarray) -> list[Segment]:
+            lengths = [T] * last + [horizon - last * T]
+            return [
+                (lengths[k], _shaken(_row(actors, k), shaken[group, k * T :]))
+                for k in range(last + 1)
+            ]
+
+        played = self._play(n, segments, key)
+        return played.obs, played.features, played.action
+
+    def _play(
+        self,
+        number: int,
+        segments: Callable[[np.ndarray], Sequence[Segment]],
+        key: PRNGKeyArray,
+        most: int | None = None,
+    ) -> Played:
+        """`number` episodes, at most so many steps of each.
+
+        `segments` says how a group acts, whose members are padded by its last.
+        """
+        words = np.asarray(jax.random.key_data(key)).tolist()
+        seeds = np.random.SeedSequence(words).generate_state(number) % 2**31
+        groups = [np.arange(i, min(i + GROUP, number)) for i in range(0, number, GROUP)]
+
+        def one(group: np.ndarray) -> Played:
+            padded = np.concatenate([group, np.repeat(group[-1:], GROUP - group.size)])
+            with self.env.simulators(group.size) as simulators:
+                return _together(simulators, seeds[group], segments(padded), most, self.env)
+
+        parts = list(_threads(self.cores).map(one, groups))
+        return Played(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
+
+
+def _together(
+    simulators: list[Simulator],
+    seeds: np.ndarray,
+    segments: Sequence[Segment],
+    most: int | None,
+    env: HostEnv,
+) -> Played:
+    """One group of episodes, step by step. Where one has ended, it stays: that state is absorbing."""
+    steps, n = sum(length for length, _ in segments), len(simulators)
+    obs = np.zeros((GROUP, steps + 1, env.observation_size), np.float32)
+    features = np.zeros((n, steps + 1, len(env.space.low)), np.float32)
+    action = np.zeros((GROUP, steps, env.action_size), np.float32)
+    over = np.zeros((n, steps), bool)
+    for i, simulator in enumerate(simulators):
+        told = simulator.reset(int(seeds[i]))
+        obs[i, 0], features[i, 0] = told.obs, told.features
+    at = 0
+    for length, act in segments:
+        for t in range(length if most is None else min(length, most - at)):
+            action[:, at] = act(t, obs[:, at])
+            for i, simulator in enumerate(simulators):
+                if at and over[i, at - 1]:
+                    over[i, at] = True
+                    obs[i, at + 1], features[i, at + 1] = obs[i, at], features[i, at]
+                    continue
+                told = simulator.step(action[i, at])
+                obs[i, at + 1], features[i, at + 1] = told.obs, told.features
+                over[i, at] = told.terminated
+                if told.truncated and not told.terminated and at + 1 < steps:
+                    raise UserError(
+                        f"{env.name} cut an episode short after {at + 1} of {steps} steps: lift its "
+                        f"time limit, or plan shorter episodes (--T, --H, --H-max {at + 1})"
+                    )
+            at += 1
+    return Played(obs[:n], features, action[:n], over)
+
+
+def _placed(leaf: np.ndarray, wanted: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Episodes in their places among those that nobody wanted."""
+    out = np.zeros((*shape, *leaf.shape[1:]), leaf.dtype)
+    out[tuple(wanted.T)] = leaf
+    return out
+
+
+def _row(bank: Actor, index: int) -> Actor:
+    return jax.tree.map(lambda leaf: leaf[index], bank)
+
+
+def _follow(actor: Actor) -> Act:
+    return lambda _, obs: _noise_free(actor, obs)
+
+
+def _shaken(actor: Actor, noise: np.ndarray) -> Act:
+    return lambda t, obs: _noisy(actor, obs, noise[:, t])
+
+
+@jax.jit
+def _noisy(actor: Actor, obs: Array, noise: Array) -> Array:
+    return actor.explore(obs, noise)
+
+
+@jax.jit
+def _noise_free(actor: Actor, obs: Array) -> Array:
+    return actor(obs)
+
+
+_drawn = jax.jit(collect.drawn, static_argnums=(0, 1, 2))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _direct(plan: Plan, actors: Actor, mode: Array, uniform: Array, *rest: Array) -> Array:
+    """`collect.direct` for a group."""
+    one = functools.partial(collect.direct, plan)
+    return jax.vmap(one, (0, None, 0, 0, None, 0, 0))(actors, mode, uniform, *rest)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _uniform(shape: tuple[int, ...], key: PRNGKeyArray) -> Array:
+    return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+
+
+@functools.cache
+def _threads(number: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number, "episodes")

@@ -1,0 +1,248 @@
+"""How episodes are executed: inside compiled programs, or on the host (design: two kinds of
+environment, one Trajectory)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+
+from upside.engine import collect
+from upside.engine.compiled import compiled
+from upside.engine.host import Host
+from upside.envs.host import HostEnv
+from upside.nets import Actor
+from upside.skills.plan import Plan
+from upside.types import Environment, Trajectory, UserError, World
+
+
+@runtime_checkable
+class Rollouts(Protocol):
+    """Episodes of one environment."""
+
+    @property
+    def walks(self) -> int:
+        """Episodes that a walk to a node takes; none where its end is computed once for all that follow."""
+        ...
+
+    def walk(
+        self, T: int, bank: Actor, path: np.ndarray, length: Any, key: PRNGKeyArray
+    ) -> tuple[Any, Any]:
+        """Where the episodes of the node at the end of `path` start, and the features of what was passed.
+
+        What comes first is for `collect`; its second part is the observation there, with a leading axis.
+        """
+        ...
+
+    def collect(
+        self,
+        plan: Plan,
+        episodes: int,
+        actors: Actor,
+        starts: Any,
+        mode: Any,
+        sigma: Any,
+        wants: np.ndarray,
+        steps: int,
+        key: PRNGKeyArray,
+    ) -> Trajectory:
+        """The first `wants[i]` of `episodes` of each stacked actor, and of those the first `steps`.
+
+        The rest may be anything.
+        """
+        ...
+
+    def execute(
+        self,
+        T: int,
+        H: int,
+        episodes: int,
+        bank: Actor,
+        paths: np.ndarray,
+        lengths: np.ndarray,
+        key: PRNGKeyArray,
+    ) -> Executed:
+        """Chains of skills without noise, then H random steps."""
+        ...
+
+    def explore(
+        self,
+        T: int,
+        horizon: int,
+        episodes: int,
+        bank: Actor,
+        paths: np.ndarray,
+        lengths: np.ndarray,
+        key: PRNGKeyArray,
+    ) -> Seen:
+        """Chains of skills without noise, then random steps until the horizon."""
+        ...
+
+    def chase(
+        self,
+        T: int,
+        actors: Actor,
+        last: Any,
+        noise: Any,
+        noisy_from: Any,
+        wanted: Any,
+        keys: Any,
+    ) -> Seen:
+        """Episodes of stacked chains in training, with noise from a stage on; none where nobody wants them."""
+        ...
+
+
+Executed = tuple[Any, Any, Any, Any]
+"""Observations and features along the skills, padded; then those of the random steps. Axes: policies, episodes, steps."""
+Seen = tuple[Any, Any, Any]
+"""Observations, features and actions of whole episodes, the first state included."""
+
+
+class Device:
+    """Episodes of an environment written in JAX."""
+
+    walks = 0
+
+    def __init__(self, env: Environment) -> None:
+        if not env.deterministic:
+            raise UserError(
+                f"{env.name} is not deterministic: of environments in JAX, only deterministic ones "
+                "can be explored yet"
+            )
+        self.env = env
+        self.walk = compiled("walk", self._walk, 0)
+        self._collect = compiled("collect", functools.partial(collect.collect, env), 0, 1)
+        self.execute = compiled("execute", self._execute, 0, 1, 2)
+        self.explore = compiled("explore", self._explore, 0, 1, 2)
+        self.chase = compiled("chase", self._chase, 0)
+
+    def _walk(
+        self, T: int, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
+    ) -> tuple[Any, Array]:
+        start, trace = collect.walk(self.env, bank, path, length, T, key)
+        return jax.tree.map(lambda leaf: leaf[None], start), jax.vmap(self.env.features)(trace)
+
+    def collect(
+        self,
+        plan: Plan,
+        episodes: int,
+        actors: Actor,
+        starts: Any,
+        mode: Any,
+        sigma: Any,
+        wants: np.ndarray,
+        steps: int,
+        key: PRNGKeyArray,
+    ) -> Trajectory:
+        """All of them: what is not wanted costs next to nothing."""
+        return self._collect(plan, episodes, actors, starts, mode, sigma, key)
+
+    def _execute(
+        self,
+        T: int,
+        H: int,
+        episodes: int,
+        bank: Actor,
+        paths: Int[Array, "n depth"],
+        lengths: Int[Array, " n"],
+        key: PRNGKeyArray,
+    ) -> Executed:
+        env = self.env
+        uniform_key, env_key = jax.random.split(key)
+        shape = (paths.shape[0], episodes)
+        uniform = jax.random.uniform(uniform_key, (*shape, H, env.action_size), minval=-1, maxval=1)
+        keys = jax.random.split(env_key, (*shape, 2))
+
+        def one(path: Array, length: Array, uniform: Array, keys: Any) -> tuple[Array, Array]:
+            start, trace = collect.walk(env, bank, path, length, T, keys[0])
+            return trace, collect.diffuse(env, start, uniform, keys[1])[0]
+
+        walked, after = jax.vmap(jax.vmap(one, (None, None, 0, 0)))(paths, lengths, uniform, keys)
+        return walked, self._features(walked), after, self._features(after)
+
+    def _features(self, obs: Array) -> Array:
+        return jnp.vectorize(self.env.features, signature="(o)->(f)")(obs)
+
+    def _explore(
+        self,
+        T: int,
+        horizon: int,
+        episodes: int,
+        bank: Actor,
+        paths: Int[Array, "n depth"],
+        lengths: Int[Array, " n"],
+        key: PRNGKeyArray,
+    ) -> Seen:
+        env, shape = self.env, (paths.shape[0], episodes)
+        uniform_key, env_key = jax.random.split(key)
+        uniform = jax.random.uniform(
+            uniform_key, (*shape, horizon, env.action_size), minval=-1, maxval=1
+        )
+
+        def one(path: Array, length: Array, uniform: Array, key: PRNGKeyArray) -> Seen:
+            def act(obs: Array, draw: tuple) -> Array:
+                t, random = draw
+                skill = path[jnp.minimum(t // T, path.size - 1)]
+                actor = jax.tree.map(lambda leaf: leaf[skill], bank)
+                return jnp.where(t < length * T, actor(obs), random)
+
+            return self._whole(act, (jnp.arange(horizon), uniform), key)
+
+        keys = jax.random.split(env_key, shape)
+        return jax.vmap(jax.vmap(one, (None, None, 0, 0)))(paths, lengths, uniform, keys)
+
+    def _chase(
+        self,
+        T: int,
+        actors: Actor,
+        last: Int[Array, " g"],
+        noise: Float[Array, "g n steps act"],
+        noisy_from: Int[Array, "g n"],
+        wanted: Bool[Array, " g"],
+        keys: Key[Array, " g"],
+    ) -> Seen:
+        """One chain after another: the numbers of one do not depend on which others there are."""
+
+        def chain(x: tuple) -> Seen:
+            actors, last, noise, noisy_from, wanted, key = x
+
+            def episode(noise: Array, noisy_from: Array, key: PRNGKeyArray) -> Seen:
+                def act(obs: Array, draw: tuple) -> Array:
+                    t, noise = draw
+                    now = jnp.minimum(t // T, last)
+                    actor = jax.tree.map(lambda leaf: leaf[now], actors)
+                    return actor.explore(obs, jnp.where(now >= noisy_from, noise, 0.0))
+
+                return self._whole(act, (jnp.arange(noise.shape[0]), noise), key)
+
+            played = lambda: jax.vmap(episode)(  # noqa: E731
+                noise, noisy_from, jax.random.split(key, noise.shape[0])
+            )
+            nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(played))
+            return jax.lax.cond(wanted, played, lambda: nothing)
+
+        return jax.lax.map(chain, (actors, last, noise, noisy_from, wanted, keys))
+
+    def _whole(self, act: Callable[[Array, Any], Array], draws: Any, key: PRNGKeyArray) -> Seen:
+        """One episode from its reset on."""
+        reset_key, step_key = jax.random.split(key)
+        start = collect.first(self.env, reset_key)
+        _, (after, action, _, _) = collect.act(self.env, start, act, draws, step_key)
+        obs = jnp.concatenate([start[1][None], after])
+        return obs, jax.vmap(self.env.features)(obs), action
+
+
+@functools.lru_cache(maxsize=8)
+def _device(env: Environment) -> Device:
+    """One for all runs on an environment: they share its programs."""
+    return Device(env)
+
+
+def of(env: World, cores: int = 1) -> Rollouts:
+    """How episodes of that environment are executed, on so many cores."""
+    return Host(env, cores) if isinstance(env, HostEnv) else _device(env)

@@ -1,0 +1,92 @@
+"""MuJoCo bodies as the paper has them: Gymnasium's v5 ids, never terminated for falling.
+
+The paper's agents move on their backs too, so falling ends nothing (Half-Cheetah cannot fall). What a
+policy observes is a body's joints and velocities without its place: the discriminator's features are
+not part of it, and a skill works wherever it starts. Ant's contact forces are left out: they are 78
+of 105 numbers, mostly zero, and came with v5; with 27 the Ant is the one of the paper's time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+from upside.envs.host import HostEnv, registered
+from upside.types import Size
+
+CONTROL = Size(T=50, H=50, episode=250, hidden=256, k_steps=100_000)
+"""App. C, "control specific"."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """A Gymnasium id with what is discriminated and where coverage is counted."""
+
+    gym_id: str
+    about: str
+    features: str
+    box: tuple[float, ...]
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+BODIES = {
+    "ant": Body(
+        "Ant-v5",
+        "MuJoCo Ant, discriminated by x and y",
+        "info:x_position,y_position",
+        (-10.0, 10.0, -10.0, 10.0),
+        {"terminate_when_unhealthy": False, "include_cfrc_ext_in_observation": False},
+    ),
+    "half-cheetah": Body(
+        "HalfCheetah-v5",
+        "MuJoCo Half-Cheetah, discriminated by x",
+        "info:x_position",
+        (-30.0, 30.0),
+    ),
+    "walker2d": Body(
+        "Walker2d-v5",
+        "MuJoCo Walker2d, discriminated by x",
+        "info:x_position",
+        (-10.0, 10.0),
+        {"terminate_when_unhealthy": False},
+    ),
+}
+BUCKETS = 50  # per axis, as in the paper
+
+
+def _quiet() -> None:
+    """MuJoCo writes its warnings into a file in the working directory; ours go where Python's go.
+
+    Gymnasium's own models use an attribute that MuJoCo has begun to deprecate: nothing a user can mend.
+    """
+    try:
+        import mujoco
+    except ImportError:  # said when the environment is made
+        return
+
+    def heard(message: str) -> None:
+        if "deprecated" not in message:
+            warnings.warn(f"MuJoCo: {message}", stacklevel=2)
+
+    mujoco.set_mju_user_warning(heard)
+
+
+def make(
+    name: str,
+    features: str | None = None,
+    box: tuple[float, ...] | None = None,
+    buckets: tuple[int, ...] | None = None,
+) -> HostEnv:
+    """A body by name, with other features, another box or other buckets if they are given."""
+    _quiet()
+    body = BODIES[name]
+    return registered(
+        body.gym_id,
+        features or body.features,
+        box or body.box,
+        buckets or (BUCKETS,),
+        name=name,
+        size=CONTROL,
+        **body.options,
+    )

@@ -1,0 +1,314 @@
+"""Environments that live on the host: any Gymnasium environment with continuous actions.
+
+An episode always begins with `reset(seed=...)` and is executed to its planned end, so nothing of a
+simulator has to be saved: a run that resumes does the same episodes again. Autoreset is never used;
+the last observation of an episode is the true one. An environment's own time limit is lifted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from upside.types import Size, Space, UserError
+
+if TYPE_CHECKING:
+    import gymnasium
+
+MOST_BUCKETS = 2500  # in all, where nobody said how many there should be
+
+
+class Told(NamedTuple):
+    """What a simulator returns. Observation and features are those of the state that was reached."""
+
+    obs: np.ndarray
+    features: np.ndarray
+    terminated: bool
+    truncated: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """What the discriminator sees: entries of the observation, of `info`, or a function of both.
+
+    Written `obs:0,1`, `info:x_position,y_position`, or `module:function` with a function of
+    (observation, info).
+    """
+
+    source: str
+    names: tuple[str, ...] = ()
+    function: Callable[[np.ndarray, dict[str, Any]], Any] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Features:
+        source, _, rest = text.partition(":")
+        names = tuple(word.strip() for word in rest.split(","))
+        if not all(names):
+            raise UserError(
+                f"--discriminator-features {text} cannot be read: try obs:0,1 or info:x_position "
+                "or my_module:my_function"
+            )
+        if source not in ("obs", "info"):
+            return cls(source, names, _imported(text))
+        if source == "obs" and not all(name.isdecimal() for name in names):
+            raise UserError(
+                f"--discriminator-features {text}: entries of an observation are numbers"
+            )
+        return cls(source, names)
+
+    def __str__(self) -> str:
+        return f"{self.source}:{','.join(self.names)}"
+
+    def __call__(self, obs: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+        if self.function is not None:
+            return np.asarray(self.function(obs, info), np.float32).reshape(-1)
+        if self.source == "obs":
+            return obs[[int(name) for name in self.names]].astype(np.float32)
+        missing = [name for name in self.names if name not in info]
+        if missing:
+            raise UserError(
+                f"--discriminator-features {self}: info has no '{missing[0]}', only "
+                f"{', '.join(info) or 'nothing'} (after a reset too, a start is a state like others)"
+            )
+        return np.array([info[name] for name in self.names], np.float32).reshape(-1)
+
+
+def _imported(text: str) -> Callable[..., Any]:
+    module, _, name = text.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"--discriminator-features {text}: {error}") from None
+
+
+class HostEnv:
+    """A Gymnasium environment, as many copies of it as episodes run side by side.
+
+    `make` builds one; `features` and the box say what is discriminated and covered. Actions are in
+    [-1, 1], stretched to the environment's own bounds.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], gymnasium.Env],
+        name: str,
+        features: str | Callable[..., Any] | None = None,
+        box: tuple[float, ...] | None = None,
+        buckets: tuple[int, ...] | None = None,
+        source: dict[str, Any] | None = None,
+        size: Size | None = None,
+    ) -> None:
+        """`source` is what `registered` was given, if it was made so; `size` asks for other settings."""
+        self.name, self._make, self.source, self.size = name, make, source, size
+        self._idle: list[gymnasium.Env] = []
+        self._lock = threading.Lock()
+        env = self._new()
+        self.observation_size, self.action_size = _sizes(env, name)
+        low, high = env.action_space.low.ravel(), env.action_space.high.ravel()  # type: ignore[attr-defined]
+        self._middle, self._half = (high + low) / 2, (high - low) / 2
+        if callable(features):
+            self._features = Features("function", (getattr(features, "__name__", "own"),), features)
+        else:
+            self._features = Features.parse(features or _every_entry(env, name))
+        self.space = self._space(env, box, buckets)
+        self._idle.append(env)
+
+    def __eq__(self, other: object) -> bool:
+        same = (
+            isinstance(other, HostEnv) and self.source is not None and self.source == other.source
+        )
+        return self is other or same
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.space, str(self._features)))
+
+    def __repr__(self) -> str:
+        return f"HostEnv({self.name!r}, {self._features}, {self.space})"
+
+    def reachable(self) -> None:
+        """Nobody knows."""
+
+    @property
+    def discriminator_features(self) -> str:
+        return str(self._features)
+
+    def _new(self) -> gymnasium.Env:
+        try:
+            return self._make()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{self.name} cannot be made: {_said(error)}") from error
+
+    def _space(
+        self,
+        env: gymnasium.Env,
+        box: tuple[float, ...] | None,
+        buckets: tuple[int, ...] | None,
+    ) -> Space:
+        """The box of the features: as given, or the observation's bounds where it has them."""
+        seen = self._seen(env)
+        if box is None:
+            box = self._bounds(env)
+        if len(box) != 2 * seen.size:
+            raise UserError(
+                f"--box {_words(box)} has {len(box)} numbers, {self._features} needs {2 * seen.size}: "
+                "low and high of each feature"
+            )
+        low, high = tuple(map(float, box[::2])), tuple(map(float, box[1::2]))
+        if not all(
+            math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(low, high, strict=True)
+        ):
+            raise UserError(
+                f"--box {_words(box)}: every low must be below its high, and both finite"
+            )
+        if buckets is None:
+            buckets = (min(50, int(MOST_BUCKETS ** (1 / seen.size))),) * seen.size
+        if len(buckets) == 1:
+            buckets = tuple(buckets) * seen.size
+        if len(buckets) != seen.size or min(buckets) < 1:
+            raise UserError(
+                f"--buckets {_words(buckets)}: give {seen.size} numbers above 0, or one"
+            )
+        return Space(low, high, tuple(buckets))
+
+    def _seen(self, env: gymnasium.Env) -> np.ndarray:
+        """The features of a first state, to know how many there are."""
+        obs, info = env.reset(seed=0)
+        try:
+            return self._features(np.asarray(obs, np.float32).ravel(), info)
+        except IndexError:
+            raise UserError(
+                f"--discriminator-features {self._features}: an observation of {self.name} has "
+                f"entries 0 to {np.asarray(obs).size - 1}"
+            ) from None
+
+    def _bounds(self, env: gymnasium.Env) -> tuple[float, ...]:
+        space: Any = env.observation_space
+        if self._features.source == "obs":
+            entries = [int(name) for name in self._features.names]
+            low, high = space.low.ravel()[entries], space.high.ravel()[entries]
+            if np.all(np.isfinite(low)) and np.all(np.isfinite(high)):
+                return tuple(float(x) for pair in zip(low, high, strict=True) for x in pair)
+        raise UserError(
+            f"{self._features} of {self.name} has no bounds of its own: say where coverage is counted, "
+            "with --box low,high for each feature, such as --box=-10,10,-10,10"
+        )
+
+    @contextlib.contextmanager
+    def simulators(self, number: int) -> Iterator[list[Simulator]]:
+        """So many copies for a while. One that failed is not used again."""
+        with self._lock:
+            mine = [self._idle.pop() for _ in range(min(number, len(self._idle)))]
+        mine += [self._new() for _ in range(number - len(mine))]
+        yield [Simulator(self, env) for env in mine]
+        with self._lock:
+            self._idle += mine
+
+
+class Simulator:
+    """One episode at a time: what went wrong is said with the step and the value."""
+
+    def __init__(self, env: HostEnv, simulated: gymnasium.Env) -> None:
+        self._env, self._simulated = env, simulated
+        self._steps = 0
+
+    def reset(self, seed: int) -> Told:
+        self._steps = 0
+        try:
+            obs, info = self._simulated.reset(seed=seed)
+        except Exception as error:
+            raise UserError(
+                f"{self._env.name} failed to reset(seed={seed}): {_said(error)}"
+            ) from error
+        return self._told(obs, info, False, False)
+
+    def step(self, action: np.ndarray) -> Told:
+        self._steps += 1
+        stretched = self._env._middle + self._env._half * np.clip(action, -1.0, 1.0)
+        space = self._simulated.action_space
+        stretched = stretched.reshape(space.shape).astype(space.dtype)
+        try:
+            obs, _, terminated, truncated, info = self._simulated.step(stretched)
+        except Exception as error:
+            raise UserError(
+                f"{self._env.name} failed in step {self._steps} of an episode, action "
+                f"{_words(stretched.ravel())}: {_said(error)}"
+            ) from error
+        return self._told(obs, info, bool(terminated), bool(truncated))
+
+    def _told(self, obs: Any, info: dict[str, Any], terminated: bool, truncated: bool) -> Told:
+        seen = np.asarray(obs, np.float32).ravel()
+        features = self._env._features(seen, info)
+        for what, values in (("observation", seen), ("feature", features)):
+            if not np.isfinite(values).all():
+                where = int(np.flatnonzero(~np.isfinite(values))[0])
+                raise UserError(
+                    f"{self._env.name}: {what} {where} is {values[where]} after step {self._steps} of "
+                    "an episode: mend the environment"
+                )
+        return Told(seen, features, terminated, truncated)
+
+
+def _sizes(env: gymnasium.Env, name: str) -> tuple[int, int]:
+    """Numbers in an observation and in an action; anything but boxes of numbers is refused."""
+    from gymnasium.spaces import Box
+
+    seen, done = env.observation_space, env.action_space
+    if not isinstance(done, Box) or not np.issubdtype(done.dtype, np.floating):
+        raise UserError(f"{name} has actions {done}: only continuous ones (a Box) can be learned")
+    if not (np.isfinite(done.low).all() and np.isfinite(done.high).all()):
+        raise UserError(f"{name} has actions without bounds, {done}: wrap it in RescaleAction")
+    if not isinstance(seen, Box):
+        raise UserError(f"{name} has observations {seen}: wrap it in FlattenObservation")
+    return int(np.prod(seen.shape)), int(np.prod(done.shape))
+
+
+def _every_entry(env: gymnasium.Env, name: str) -> str:
+    """All of a small observation. Of a large one, somebody has to say what matters."""
+    size = int(np.prod(env.observation_space.shape))  # type: ignore[arg-type]
+    if size > 3:
+        raise UserError(
+            f"{name} has observations of {size} numbers: say which of them tell places apart, with "
+            "--discriminator-features obs:0,1 or info:x_position,y_position"
+        )
+    return "obs:" + ",".join(map(str, range(size)))
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+
+
+def _words(values: Any) -> str:
+    return ",".join(f"{x:g}" for x in values)
+
+
+def registered(
+    gym_id: str,
+    features: str | None = None,
+    box: tuple[float, ...] | None = None,
+    buckets: tuple[int, ...] | None = None,
+    name: str | None = None,
+    size: Size | None = None,
+    **options: Any,
+) -> HostEnv:
+    """An environment by its Gymnasium id, `module:Env-v0` included; `options` go to its constructor."""
+    import gymnasium
+
+    def make() -> gymnasium.Env:
+        try:
+            return gymnasium.make(gym_id, max_episode_steps=-1, disable_env_checker=True, **options)
+        except (gymnasium.error.Error, ImportError) as error:
+            raise UserError(f"{name or gym_id} cannot be made: {_said(error)}") from None
+
+    name = name or f"gymnasium:{gym_id}"
+    given = {"features": features, "box": box, "buckets": buckets}
+    source = {"gym_id": gym_id, **given, "name": name, **options}
+    return HostEnv(make, name, **given, source=source, size=size)  # type: ignore[arg-type]
