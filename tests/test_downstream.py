@@ -18,7 +18,6 @@ from upside.runs import RunDirectory, flatten, unflatten
 from upside.types import UserError
 
 
-
 @pytest.fixture(scope="module")
 def run() -> Run:
     """A small tree in the open, for short episodes: the first policies around the start."""
@@ -80,7 +79,7 @@ def test_goals_that_cannot_be_asked_for_are_refused(place, radius, said):
 
 def test_the_policy_that_collects_most_is_chosen_and_every_step_is_counted(run):
     seen = select.explore(run, 4, 60, seed=0)
-    obs, _, action = map(np.asarray, seen)
+    obs = np.asarray(seen[0])
     assert obs.shape == (len(run), 4, 61, 2)
     deepest = max(range(len(run)), key=lambda z: run.tree[z].depth)
     T = run.method.plan.T

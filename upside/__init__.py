@@ -10,6 +10,7 @@ run = upside.load("my-run")
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,8 @@ def environment(
     make: Any,
     name: str = "environment",
     features: Any = None,
-    box: tuple[float, ...] | None = None,
-    buckets: tuple[int, ...] | None = None,
+    box: Sequence[float | int] | None = None,
+    buckets: Sequence[int] | None = None,
 ) -> Any:
     """An environment of your own: `make` is a function that returns a `gymnasium.Env`.
 
@@ -61,7 +62,8 @@ def environment(
     """
     from upside.envs.host import HostEnv
 
-    return HostEnv(make, name, features, box, buckets)
+    cut = None if buckets is None else tuple(buckets)
+    return HostEnv(make, name, features, None if box is None else tuple(map(float, box)), cut)
 
 
 def load(run_dir: str | Path, env: Any = None) -> Run:

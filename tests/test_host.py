@@ -1,0 +1,275 @@
+"""Environments on the host: what is asked of them, what is refused, and that a run on one is a run like any other."""
+
+import dataclasses
+import json
+import threading
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+
+import upside
+from upside import cli, envs, methods, runs
+from upside.engine import rollouts
+from upside.engine.collect import POLICY, RANDOM, host_key
+from upside.engine.discovery import Discovery
+from upside.engine.train import rounds
+from upside.envs import bodies
+from upside.envs.host import HostEnv
+from upside.session import Session
+from upside.skills.plan import Plan
+from upside.types import UserError
+
+BUDGET = 6000
+LOCK = threading.Lock()
+
+
+class Pond(gymnasium.Env):
+    """A point in a square that starts near its middle; the full action, 2, is a shift of 1."""
+
+    observation_space = Box(-np.inf, np.inf, (3,))
+    action_space = Box(-2.0, 2.0, (2,), np.float32)
+    steps = 0
+
+    def __init__(self, fault=None, at_step=0, shore=99.0):
+        self.fault, self.at_step, self.shore = fault, at_step, shore
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 5.0 + self.np_random.uniform(-0.2, 0.2, 2)
+        self.time = 0
+        return self._seen(), {"x": self.at[0], "y": self.at[1]}
+
+    def step(self, action):
+        with LOCK:
+            Pond.steps += 1
+        assert self.action_space.contains(action), action
+        self.time += 1
+        self.at = np.clip(self.at + action / 2, 0.0, 10.0)
+        now = self.time == self.at_step
+        if now and self.fault == "raises":
+            raise ValueError("the pond froze")
+        if now and self.fault == "nan":
+            self.at[1] = np.nan
+        info = {"x": self.at[0], "y": self.at[1]}
+        return self._seen(), 0.0, bool(self.at[0] > self.shore), now and self.fault == "cut", info
+
+    def _seen(self):
+        return np.append(self.at, 1.0).astype(np.float32)
+
+
+BOX = (0.0, 10.0, 0.0, 10.0)
+
+
+def pond(features="obs:0,1", **options) -> HostEnv:
+    return upside.environment(lambda: Pond(**options), "pond", features, BOX, (10,))
+
+
+def walk(env: HostEnv, cores: int = 1, seed: int = 0, mode: int = RANDOM, steps: int = 7):
+    """Three and one episodes of two actors from the start on."""
+    plan, roll = Plan(T=4, H=3), rollouts.of(env, cores)
+    sizes = (env.observation_size, env.action_size)
+    population, learner = methods.get("upside").population, methods.get("upside").learner
+    actors = population.empty(learner, 2, *sizes, np.random.default_rng(0)).actor
+    starts, _ = roll.walk(4, actors, np.zeros(1, np.int32), np.int32(0), host_key(seed, 0))
+    wants = np.array([3, 1])
+    key = host_key(seed, 1)
+    mode, sigma = np.int32(mode), np.float32(0.1)
+    return roll.collect(plan, 3, actors, starts, mode, sigma, wants, steps, key)
+
+
+# -------------------------------------------------------------------- the adapter
+
+
+@pytest.mark.parametrize(
+    "features", ["obs:0,1", "info:x,y", lambda obs, info: obs[:2]], ids=["obs", "info", "function"]
+)
+def test_features_are_entries_of_the_observation_or_of_info_or_a_function(features):
+    got = walk(pond(features))
+    np.testing.assert_allclose(got.features[0], got.obs[0, :, 1:, :2], atol=1e-5)
+    assert np.ptp(got.features[0]) > 0
+
+
+def test_actions_are_stretched_to_the_environments_own_bounds():
+    got = walk(pond())
+    moved = np.diff(got.obs[0, :, :, :2], axis=1)
+    np.testing.assert_allclose(moved, got.action[0], atol=1e-5)
+
+
+def test_episodes_that_nobody_wants_are_not_played_nor_steps_that_nobody_needs():
+    Pond.steps = 0
+    got = walk(pond())
+    assert Pond.steps == 4 * 7
+    assert not got.obs[1, 1:].any()
+    Pond.steps = 0
+    walk(pond(), steps=3)
+    assert Pond.steps == 4 * 3
+
+
+def test_episodes_are_the_same_on_any_number_of_cores_and_others_with_another_seed():
+    one, two, other = walk(pond()), walk(pond(), cores=2), walk(pond(), seed=1)
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+    assert np.abs(one.obs[0] - other.obs[0]).max() > 0.1
+    assert len({tuple(obs[0]) for obs in one.obs[0]}) == 3, "every episode starts from its own reset"
+
+
+def test_where_the_environment_has_ended_it_stays():
+    ended = walk(pond(shore=5.0), mode=POLICY)
+    for obs, over in zip(ended.obs[0], ended.terminated[0], strict=True):
+        if over.any():
+            first = int(np.argmax(over))
+            assert over[first:].all()
+            assert (obs[first + 1 :] == obs[first + 1]).all()
+    assert ended.terminated[0].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"fault": "raises", "at_step": 3}, "pond failed in step 3 .* the pond froze"),
+        ({"fault": "nan", "at_step": 2}, "pond: observation 1 is nan after step 2"),
+        ({"fault": "cut", "at_step": 5}, "pond cut an episode short after 5 of 7 steps"),
+    ],
+)
+def test_what_goes_wrong_is_said_with_the_step_and_the_value(options, said):
+    with pytest.raises(UserError, match=said):
+        walk(pond(**options))
+
+
+class Wrong(Pond):
+    def __init__(self, **spaces):
+        super().__init__()
+        self.__dict__.update(spaces)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        (lambda: Wrong(action_space=Discrete(3)), {}, "only continuous ones"),
+        (lambda: Wrong(action_space=Box(-np.inf, np.inf, (2,))), {}, "without bounds"),
+        (lambda: Wrong(observation_space=Dict()), {}, "FlattenObservation"),
+        (Pond, {"features": "obs:0,3", "box": BOX}, "entries 0 to 2"),
+        (Pond, {"features": "obs:x", "box": BOX}, "are numbers"),
+        (Pond, {"features": "info:z", "box": (0, 1)}, "info has no 'z', only x, y"),
+        (Pond, {"features": "nowhere:f", "box": BOX}, "No module named 'nowhere'"),
+        (Pond, {"features": "obs:0"}, "no bounds of its own"),
+        (Pond, {"features": "obs:0,1", "box": (0, 1)}, "needs 4"),
+        (Pond, {"features": "obs:0", "box": (1, 0)}, "every low must be below"),
+        (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (0,)}, "--buckets 0"),
+        (lambda: 1 / 0, {}, "cannot be made: ZeroDivisionError"),
+    ],
+)  # fmt: skip
+def test_environments_that_cannot_be_explored_are_refused(make, options, said):
+    with pytest.raises(UserError, match=said):
+        upside.environment(make, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--env", "gymnasium:CartPole-v1"], "only continuous ones"),
+        (["--env", "gymnasium:Nowhere-v7"], "cannot be made"),
+        (["--env", "gymnasium:nowhere:Env-v0"], "No module named 'nowhere'"),
+        (["--env", "gymnasium:Pendulum-v1", "--box", "a,b"], "--box a,b"),
+        (["--env", "ant", "--discriminator-features", "info:z"], "info has no 'z'"),
+        (["--env", "u-maze", "--box", "0,1"], "--box is for Gymnasium environments"),
+    ],
+)
+def test_the_command_refuses_them_in_one_line(arguments, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "upside", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+# -------------------------------------------------------------------- bodies
+
+
+def test_bodies_do_not_end_when_they_fall_and_show_neither_place_nor_contact_forces():
+    sizes = {"ant": (27, 8, 2), "half-cheetah": (17, 6, 1), "walker2d": (17, 6, 1)}
+    for name in bodies.BODIES:
+        env = envs.make(name)
+        assert (env.observation_size, env.action_size, len(env.space.low)) == sizes[name]
+        assert env.space.buckets == (50,) * sizes[name][2]
+        with env.simulators(1) as (one,):
+            one.reset(0)
+            ends = [one.step(np.ones(env.action_size)).terminated for _ in range(40)]
+        assert not any(ends)
+
+
+def test_methods_take_the_papers_sizes_on_bodies():
+    body = envs.make("half-cheetah")
+    planned = {name: methods.get(name, env=body) for name in methods.METHODS}
+    for method in planned.values():
+        method.check()
+        assert method.learner.hidden == 256
+    lengths = {name: (m.plan.T, m.plan.H, m.plan.H_max) for name, m in planned.items()}
+    assert lengths["upside-paper"] == lengths["upside"] == (50, 50, 250)
+    assert lengths["diayn-hier"] == (50, 0, 250)
+    assert lengths["diayn"] == lengths["vic"] == (250, 0, 250)
+    assert lengths["flat-upside"] == (200, 50, 250)
+    assert planned["upside-paper"].growth.k_steps == 100_000
+
+
+# -------------------------------------------------------------------- a run
+
+
+def small(seed: int = 0, cores: int = 1) -> Discovery:
+    return Discovery(pond(), quick(), seed, BUDGET, cores)
+
+
+def quick():
+    method = methods.get("upside")
+    growth = dataclasses.replace(method.growth, k_steps=2000, eta=0.5)
+    practice = dataclasses.replace(method.practice, k_pol=10)
+    gate = dataclasses.replace(method.gate, probes=6)
+    plan = dataclasses.replace(method.plan, T=4, H=3, H_max=30)
+    return dataclasses.replace(method, growth=growth, practice=practice, gate=gate, plan=plan)
+
+
+def bits(run: Discovery) -> list[bytes]:
+    leaves = jax.tree.leaves(jax.tree.map(np.asarray, run.arrays))
+    return [leaf.tobytes() for leaf in leaves] + [json.dumps(run.state()).encode()]
+
+
+@pytest.fixture(scope="module")
+def finished() -> Discovery:
+    Pond.steps = 0
+    run = small()
+    list(rounds(run))
+    return run
+
+
+def test_every_step_that_was_executed_is_counted_and_no_other(finished):
+    assert len(finished.tree) > 2
+    assert finished.counters.interactions == Pond.steps <= BUDGET
+
+
+def test_a_run_is_the_same_on_two_cores_and_resumed_from_its_checkpoint(finished, tmp_path):
+    config = runs.configure("upside", quick(), pond(), 0, BUDGET)
+    directory = runs.RunDirectory.create(tmp_path / "run", config)
+    session = Session(config, directory, cores=2, env=pond())
+    for n, _ in enumerate(rounds(session.discovery)):
+        if n == 12:
+            break
+    assert session.discovery.expansion is not None
+    session.checkpoint()
+    again = Session.resume(directory, env=pond())
+    again.run()
+    assert bits(again.discovery) == bits(finished)
+    with pytest.raises(UserError, match=r"given in Python: give it again, upside.load\(run_dir, env="):
+        upside.load(tmp_path / "run")
+    run = upside.load(tmp_path / "run", env=pond())
+    covered = run.coverage(episodes=2)
+    assert covered["buckets"] >= 4
+    assert covered["reachable"] is None
+    path, around = run.rollout(1)
+    assert (path.shape, around.shape) == ((5, 3), (3, 3))
+    assert run.plot("policies") is not None
+    near = run.buffers[1].mean(axis=0)
+    reached = run.reach(near, radius=1.5, budget=6000)
+    assert reached.after.reward > 0
