@@ -16,8 +16,8 @@ test-ray: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/test_ray.py
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check upside tests results
-	$(BIN)/ruff format --check upside tests results
+	$(BIN)/ruff check upside tests results examples
+	$(BIN)/ruff format --check upside tests results examples
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed

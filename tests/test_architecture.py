@@ -17,7 +17,7 @@ LAYERS = [
     {"engine"},
     {"methods", "runs", "run", "session", "evaluate"},
     {"downstream"},
-    {"figures", "progress", "bench", "experiments", "goals", "arguments"},
+    {"figures", "progress", "bench", "experiments", "goals", "film", "arguments"},
     {"cli"},
     {"", "__main__"},  # the package itself: what users import
 ]

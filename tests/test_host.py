@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import runpy
 import threading
+from pathlib import Path
 
 import gymnasium
 import jax
@@ -23,13 +25,14 @@ from upside.skills.plan import Plan
 from upside.types import UserError
 
 BUDGET = 6000
+EXAMPLE = Path(__file__).parents[1] / "examples" / "own_environment.py"
 LOCK = threading.Lock()
 
 
 class Pond(gymnasium.Env):
     """A point in a square that starts near its middle; the full action, 2, is a shift of 1."""
 
-    observation_space = Box(-np.inf, np.inf, (3,))
+    observation_space = Box(-np.inf, np.inf, (4,))
     action_space = Box(-2.0, 2.0, (2,), np.float32)
     steps = 0
 
@@ -57,7 +60,7 @@ class Pond(gymnasium.Env):
         return self._seen(), 0.0, bool(self.at[0] > self.shore), now and self.fault == "cut", info
 
     def _seen(self):
-        return np.append(self.at, 1.0).astype(np.float32)
+        return np.append(self.at, [1.0, 2.0]).astype(np.float32)
 
 
 BOX = (0.0, 10.0, 0.0, 10.0)
@@ -112,7 +115,9 @@ def test_episodes_are_the_same_on_any_number_of_cores_and_others_with_another_se
     one, two, other = walk(pond()), walk(pond(), cores=2), walk(pond(), seed=1)
     jax.tree.map(np.testing.assert_array_equal, one, two)
     assert np.abs(one.obs[0] - other.obs[0]).max() > 0.1
-    assert len({tuple(obs[0]) for obs in one.obs[0]}) == 3, "every episode starts from its own reset"
+    assert len({tuple(obs[0]) for obs in one.obs[0]}) == 3, (
+        "every episode starts from its own reset"
+    )
 
 
 def test_where_the_environment_has_ended_it_stays():
@@ -150,7 +155,7 @@ class Wrong(Pond):
         (lambda: Wrong(action_space=Discrete(3)), {}, "only continuous ones"),
         (lambda: Wrong(action_space=Box(-np.inf, np.inf, (2,))), {}, "without bounds"),
         (lambda: Wrong(observation_space=Dict()), {}, "FlattenObservation"),
-        (Pond, {"features": "obs:0,3", "box": BOX}, "entries 0 to 2"),
+        (Pond, {"features": "obs:0,4", "box": BOX}, "entries 0 to 3"),
         (Pond, {"features": "obs:x", "box": BOX}, "are numbers"),
         (Pond, {"features": "info:z", "box": (0, 1)}, "info has no 'z', only x, y"),
         (Pond, {"features": "nowhere:f", "box": BOX}, "No module named 'nowhere'"),
@@ -223,12 +228,11 @@ def small(seed: int = 0, cores: int = 1) -> Discovery:
 
 
 def quick():
+    """The shapes of `examples/own_environment.py`, so that nothing is compiled twice."""
     method = methods.get("upside")
-    growth = dataclasses.replace(method.growth, k_steps=2000, eta=0.5)
+    growth = dataclasses.replace(method.growth, eta=0.5)
     practice = dataclasses.replace(method.practice, k_pol=10)
-    gate = dataclasses.replace(method.gate, probes=6)
-    plan = dataclasses.replace(method.plan, T=4, H=3, H_max=30)
-    return dataclasses.replace(method, growth=growth, practice=practice, gate=gate, plan=plan)
+    return dataclasses.replace(method, growth=growth, practice=practice)
 
 
 def bits(run: Discovery) -> list[bytes]:
@@ -261,15 +265,20 @@ def test_a_run_is_the_same_on_two_cores_and_resumed_from_its_checkpoint(finished
     again = Session.resume(directory, env=pond())
     again.run()
     assert bits(again.discovery) == bits(finished)
-    with pytest.raises(UserError, match=r"given in Python: give it again, upside.load\(run_dir, env="):
+    with pytest.raises(
+        UserError, match=r"given in Python: give it again, upside.load\(run_dir, env="
+    ):
         upside.load(tmp_path / "run")
     run = upside.load(tmp_path / "run", env=pond())
-    covered = run.coverage(episodes=2)
-    assert covered["buckets"] >= 4
-    assert covered["reachable"] is None
     path, around = run.rollout(1)
-    assert (path.shape, around.shape) == ((5, 3), (3, 3))
-    assert run.plot("policies") is not None
-    near = run.buffers[1].mean(axis=0)
-    reached = run.reach(near, radius=1.5, budget=6000)
-    assert reached.after.reward > 0
+    assert (path.shape, around.shape) == ((11, 4), (7, 4))
+
+
+def test_the_worked_example_discovers_covers_and_reaches(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    example = runpy.run_path(str(EXAMPLE))
+    example["main"](6000)
+    covered, _, reached = capsys.readouterr().out.splitlines()
+    assert int(covered.split()[0]) >= 10
+    assert "γ^τ" in reached
+    assert not reached.endswith("0.000")

@@ -385,6 +385,15 @@ def reach(arguments: list[str]) -> None:
     goals.reach(options)
 
 
+def film(arguments: list[str]) -> None:
+    """Film a policy, mazes and bodies alike: upside film DIR --policy 7 [--output FILE.gif]."""
+    from upside import film as films
+
+    options = parse(films.Film, "film", arguments)
+    _start_jax()
+    films.film(options)
+
+
 def bench(arguments: list[str]) -> None:
     """Measure speed beside Stable-Baselines3 and SBX (pip install 'upside[bench]')."""
     from upside import bench as benches
@@ -402,6 +411,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "resume": resume,
     "coverage": coverage,
     "plot": plot,
+    "film": film,
     "reach": reach,
     "methods": methods_,
     "envs": envs_,

@@ -119,9 +119,11 @@ def sized(method: Method, size: Size | None) -> Method:
         1: (size.episode - H, H, size.episode),
     }[growth.max_depth]
     if isinstance(growth, Growth):
-        growth = dataclasses.replace(growth, k_steps=size.k_steps)
+        patience = size.patience if growth.patience else 0
+        growth = dataclasses.replace(growth, k_steps=size.k_steps, patience=patience)
+    gate = dataclasses.replace(method.gate, probe=size.probe) if method.gate else None
     plan = dataclasses.replace(method.plan, T=T, H=H, H_max=H_max)
-    return dataclasses.replace(method, plan=plan, learner=learner, growth=growth)
+    return dataclasses.replace(method, plan=plan, learner=learner, growth=growth, gate=gate)
 
 
 LEARNERS = {"td3": TD3, "sac": SAC}

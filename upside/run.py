@@ -172,7 +172,7 @@ class Run:
         from upside.downstream.reach import Finetuning
 
         own = callable(goal)
-        task = tasks.Reward(goal) if own else tasks.goal(self.env, goal, radius)
+        task = tasks.Reward(goal) if own else tasks.goal(self.env, np.asarray(goal), radius)
         tuned = Finetuning(self, [task], budget, tuning, seed=seed)
         while not tuned.done:
             tuned.step()

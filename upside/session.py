@@ -18,12 +18,16 @@ from typing import Any
 import jax
 import numpy as np
 
+from upside.engine import learning
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.run import Run
 from upside.runs import Config, RunDirectory, unflatten
+from upside.skills.growth import Expansion
 from upside.types import UserError, World, usable_cores
 
+SURVEYS = 40
+"""How often in a run the buckets of policies that are in training to its end are counted."""
 Listener = Callable[[Discovery, dict[str, Any]], None]
 
 
@@ -122,17 +126,28 @@ class Session:
         """One line of metrics."""
         run = self.discovery
         x = run.expansion
+        covered = len(run.buckets)
+        if x and run.method.growth.to_the_end:
+            covered = self._surveyed(x)
         return {
             "event": event,
             "interactions": run.counters.interactions,
             "interactions_without_prefix": run.counters.interactions_without_prefix,
             "seconds": round(self.seconds, 3),
             "policies": len(run.tree) - 1,
-            "buckets": len(run.buckets),
+            "buckets": covered,
             "node": x.node if x else None,
             "discriminability": [round(c.d, 4) for c in x.children] if x else [],
             "direction": x.direction if x else None,
         }
+
+    def _surveyed(self, x: Expansion) -> int:
+        """Buckets of policies in training, counted anew every now and then."""
+        last, spent = self.history[-1], self.discovery.counters.interactions
+        mark = self.config.max_interactions / SURVEYS
+        if spent // mark == last["interactions"] // mark:
+            return last["buckets"]
+        return len(learning.survey(self.discovery, x))
 
     def _log(self, entry: dict[str, Any]) -> None:
         self.history.append(entry)

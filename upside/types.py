@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -102,6 +102,10 @@ class Size:
     """H_max, steps of an episode."""
     hidden: int
     k_steps: int
+    probe: Literal["held", "rhythm"]
+    """What moves it: a held action, or a rhythm."""
+    patience: int
+    """Rounds in which a policy has to get better."""
 
 
 @runtime_checkable

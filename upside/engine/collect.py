@@ -19,10 +19,10 @@ from upside.nets import Actor
 from upside.skills.plan import Plan
 from upside.types import Environment, Trajectory
 
-POLICY, RANDOM, PROBE, LOOSE_PROBE = 0, 1, 2, 3
+POLICY, RANDOM, PROBE, LOOSE_PROBE, RHYTHM, LOOSE_RHYTHM = range(6)
 """Ways of acting in the directed part: the skill's actor (plus noise), uniformly random actions
-(K_initial), or an action held for a random while, then another (a probe). The first actions of probes
-are spread evenly; those of loose ones are drawn independently."""
+(K_initial), or a probe: an action held for a random while, then another; or a rhythm. The first actions of
+probes, and the phases of rhythms, are spread evenly; those of loose ones are drawn independently."""
 
 
 Place = tuple[Any, Any, Any]
@@ -110,11 +110,14 @@ def direct(
     """The action of step t of the directed part."""
     # A probe changes its mind at a uniformly drawn step, half of the time not at all: a straight
     # ray finds open space, a bent one finds passages.
+    mode, t = jnp.asarray(mode), jnp.asarray(t)
     switch = plan.T * (uniform[-1, 0] + 1.0)
     held = jnp.where(t < switch, uniform[0], uniform[1])
-    return jnp.select(
-        [mode == POLICY, jnp.asarray(mode) >= PROBE], [actor.explore(obs, noise), held], random
-    )
+    # A rhythm moves legs: all actions swing between their bounds in one period, each in a phase of its own.
+    period = plan.T * (0.2 + 0.1 * uniform[-1, 0])
+    swing = jnp.sign(jnp.sin(2 * jnp.pi * t / period + jnp.pi * uniform[0]))
+    probe = jnp.where(mode >= RHYTHM, swing, held)
+    return jnp.select([mode == POLICY, mode >= PROBE], [actor.explore(obs, noise), probe], random)
 
 
 def diffuse(
@@ -186,12 +189,14 @@ def drawn(
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "n e draws act"], Float[Array, "n e T act"], PRNGKeyArray]:
     """What chance decides of episodes: uniform actions, noise, and a key for the environment."""
+    mode = jnp.asarray(mode)
     uniform_key, normal_key, env_key = jax.random.split(key, 3)
     uniform = jax.random.uniform(
         uniform_key, (*shape, plan.steps + 1, action_size), minval=-1.0, maxval=1.0
     )
     spread = _spread(uniform[0, 0, 0], shape)
-    uniform = jnp.where(mode == PROBE, uniform.at[:, :, 0].set(spread), uniform)
+    even = (mode == PROBE) | (mode == RHYTHM)
+    uniform = jnp.where(even, uniform.at[:, :, 0].set(spread), uniform)
     noise = jnp.asarray(sigma) * jax.random.normal(normal_key, (*shape, plan.T, action_size))
     return uniform, noise, env_key
 

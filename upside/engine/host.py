@@ -203,7 +203,10 @@ class Host:
             with self.env.simulators(group.size) as simulators:
                 return _together(simulators, seeds[group], segments(padded), most, self.env)
 
-        parts = list(_threads(self.cores).map(one, groups))
+        alone = (
+            len(groups) == 1
+        )  # in this thread: a picture can only be drawn where its window was made
+        parts = [one(groups[0])] if alone else list(_threads(self.cores).map(one, groups))
         return Played(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
 
 

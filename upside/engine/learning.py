@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 
 from upside.engine import probing
-from upside.engine.collect import POLICY, RANDOM
+from upside.engine.collect import POLICY, RANDOM, host_key
 from upside.engine.discovery import Discovery, labels
 from upside.rewards import Scores
 from upside.skills.gate import Gate
@@ -143,6 +144,17 @@ def _scores(run: Discovery, x: Expansion) -> Scores:
     classes = (weights(run, x) > 0) & (arrays.counts > 0)
     own, counts = arrays.own.copy(), arrays.own_counts.copy()  # edited while they are still read
     return Scores(arrays.judge, classes, labels(run), log_rho, own, counts)
+
+
+def survey(run: Discovery, x: Expansion) -> set[int]:
+    """Buckets that the policies in training pass as they are now, without noise: evaluation, not interactions."""
+    actors, passed = jax.tree.map(np.asarray, run.arrays.learners.actor), set()
+    for child in x.children:
+        path = np.array([child.slot], np.int32)
+        key = host_key(run.seed, run.counters.interactions, child.slot)
+        _, trace = run.rollouts.walk(run.method.plan.T, actors, path, np.int32(1), key)
+        passed |= set(run.env.space.bucket(np.asarray(trace)).tolist())
+    return passed - {-1}
 
 
 # -------------------------------------------------------------------- judging

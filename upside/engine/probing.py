@@ -5,11 +5,17 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from upside.engine.collect import LOOSE_PROBE, PROBE, RANDOM
+from upside.engine.collect import LOOSE_PROBE, LOOSE_RHYTHM, PROBE, RANDOM, RHYTHM
 from upside.engine.discovery import Discovery, labels
 from upside.skills import freespace
 from upside.skills.gate import Gate
 
+MODES = {
+    ("held", True): PROBE,
+    ("held", False): LOOSE_PROBE,
+    ("rhythm", True): RHYTHM,
+    ("rhythm", False): LOOSE_RHYTHM,
+}
 ROOT_WALKS = 80  # at most, from which the gate's unit of distance is measured: it decides much and costs little
 
 
@@ -42,7 +48,7 @@ def _diffuse_around_root(run: Discovery) -> None:
 
 def probe(run: Discovery, gate: Gate, node: int, slots: np.ndarray) -> None:
     """Look for free space around `node`, where `go_to` left us; kept for its expansion."""
-    mode = PROBE if gate.spread else LOOSE_PROBE
+    mode = MODES[gate.probe, gate.spread]
     while slots.size:
         wants = run.spread(slots.size)
         got = run.episodes(node, wants, mode, 0.0)

@@ -6,6 +6,7 @@ Between two yields the whole state is in the `Discovery`, so a run may be cut an
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
@@ -216,4 +217,5 @@ def _salvage(run: Discovery, x: Expansion) -> None:
             filled = bool(run.arrays.own_counts[child.slot] == size)
             if not run.method.growth.salvaged(child, filled):
                 consolidation.drop(run, x, child)
-    _finish(run, x)
+    with contextlib.suppress(BudgetSpent):  # where walking to a new node costs interactions
+        _finish(run, x)

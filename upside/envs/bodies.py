@@ -15,8 +15,8 @@ from typing import Any
 from upside.envs.host import HostEnv, registered
 from upside.types import Size
 
-CONTROL = Size(T=50, H=50, episode=250, hidden=256, k_steps=100_000)
-"""App. C, "control specific"."""
+CONTROL = Size(T=50, H=50, episode=250, hidden=256, k_steps=100_000, probe="rhythm", patience=40)
+"""App. C, "control specific"; probes and patience are ours (docs/environments.md)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import math
 import threading
@@ -104,9 +105,14 @@ class HostEnv:
         buckets: tuple[int, ...] | None = None,
         source: dict[str, Any] | None = None,
         size: Size | None = None,
+        make_drawn: Callable[[], gymnasium.Env] | None = None,
     ) -> None:
-        """`source` is what `registered` was given, if it was made so; `size` asks for other settings."""
+        """`source` is what `registered` was given, if it was made so; `size` asks for other settings.
+
+        `make_drawn` builds one that can be rendered, where `make` does not.
+        """
         self.name, self._make, self.source, self.size = name, make, source, size
+        self._make_drawn = make_drawn
         self._idle: list[gymnasium.Env] = []
         self._lock = threading.Lock()
         env = self._new()
@@ -202,6 +208,26 @@ class HostEnv:
             "with --box low,high for each feature, such as --box=-10,10,-10,10"
         )
 
+    def filmed(self, frames: list[np.ndarray]) -> HostEnv:
+        """The same environment, which puts a picture of every state into `frames`."""
+
+        def make() -> gymnasium.Env:
+            camera = _camera(self._make_drawn() if self._make_drawn else self._make(), frames)
+            if camera.render_mode != "rgb_array":
+                raise UserError(f"{self.name} draws nothing: make it with render_mode='rgb_array'")
+            return camera
+
+        box = tuple(x for pair in zip(self.space.low, self.space.high, strict=True) for x in pair)
+        features = self._features.function or str(self._features)
+        twin = HostEnv(make, self.name, features, box, self.space.buckets)
+        frames.clear()
+        return twin
+
+    def close(self) -> None:
+        """End the copies that are idle."""
+        while self._idle:
+            self._idle.pop().close()
+
     @contextlib.contextmanager
     def simulators(self, number: int) -> Iterator[list[Simulator]]:
         """So many copies for a while. One that failed is not used again."""
@@ -257,6 +283,27 @@ class Simulator:
         return Told(seen, features, terminated, truncated)
 
 
+def _camera(env: gymnasium.Env, frames: list[np.ndarray]) -> gymnasium.Env:
+    """An environment that is looked at after its reset and every step."""
+    import gymnasium
+
+    class Camera(gymnasium.Wrapper):
+        def reset(self, **options: Any) -> Any:
+            told = self.env.reset(**options)
+            frames[:] = [self._look()]
+            return told
+
+        def step(self, action: Any) -> Any:
+            told = self.env.step(action)
+            frames.append(self._look())
+            return told
+
+        def _look(self) -> np.ndarray:
+            return np.asarray(self.env.render())
+
+    return Camera(env)
+
+
 def _sizes(env: gymnasium.Env, name: str) -> tuple[int, int]:
     """Numbers in an observation and in an action; anything but boxes of numbers is refused."""
     from gymnasium.spaces import Box
@@ -302,13 +349,16 @@ def registered(
     """An environment by its Gymnasium id, `module:Env-v0` included; `options` go to its constructor."""
     import gymnasium
 
-    def make() -> gymnasium.Env:
+    def make(**more: Any) -> gymnasium.Env:
         try:
-            return gymnasium.make(gym_id, max_episode_steps=-1, disable_env_checker=True, **options)
+            return gymnasium.make(
+                gym_id, max_episode_steps=-1, disable_env_checker=True, **options, **more
+            )
         except (gymnasium.error.Error, ImportError) as error:
             raise UserError(f"{name or gym_id} cannot be made: {_said(error)}") from None
 
     name = name or f"gymnasium:{gym_id}"
     given = {"features": features, "box": box, "buckets": buckets}
     source = {"gym_id": gym_id, **given, "name": name, **options}
-    return HostEnv(make, name, **given, source=source, size=size)  # type: ignore[arg-type]
+    drawn = functools.partial(make, render_mode="rgb_array")
+    return HostEnv(make, name, features, box, buckets, source, size, drawn)

@@ -14,6 +14,8 @@ class Gate:
 
     probes: int = 12
     """Episodes that look for free space around a consolidated policy."""
+    probe: Literal["held", "rhythm"] = "held"
+    """What a probe does: hold an action, which moves a point, or swing all of them in a rhythm, which moves legs."""
     spread: bool = True
     """Probes leave a node in all directions: their actions are a low-discrepancy sequence, not drawn independently."""
     reach: float = 2.0
@@ -48,5 +50,7 @@ class Gate:
         for name, fit in (("reach", 2), ("least_reach", 0.5)):
             if not getattr(self, name) > 0:
                 raise UserError(f"{flag(name)} {getattr(self, name)} is not above 0: try {fit}")
+        if self.probe not in ("held", "rhythm"):
+            raise UserError(f"--probe {self.probe} is neither held nor rhythm")
         if self.order not in ("gain", "discriminability"):
             raise UserError(f"--order {self.order} is neither gain nor discriminability")

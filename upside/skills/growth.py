@@ -60,6 +60,8 @@ class Growth:
 
     keeps = satisfied
     """Whether a policy becomes a node when its expansion ends."""
+    to_the_end: ClassVar[bool] = False
+    """Whether policies are in training until the run ends."""
 
     def hopeless(self, child: Child) -> bool:
         """Whether a policy in training is given up before the expansion's budget is spent."""
@@ -125,6 +127,7 @@ class Fixed:
     harm: ClassVar[float] = 0.0
     doubt: ClassVar[float] = 0.0
     k_steps_of: ClassVar[str] = "call"
+    to_the_end: ClassVar[bool] = True
 
     @property
     def n_start(self) -> int:

@@ -1,0 +1,110 @@
+"""`upside film RUN --policy 7`: a policy as a moving picture, its chain of skills and its diffusing part."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from upside.envs.host import HostEnv
+from upside.envs.maze import Maze
+from upside.run import Run
+from upside.runs import RunDirectory
+from upside.types import UserError
+
+WRITERS = (".gif", ".mp4")
+
+
+@dataclasses.dataclass(frozen=True)
+class Film:
+    """Film one policy: its path along its parents' skills, its own, and its diffusing part."""
+
+    run_dir: tyro.conf.Positional[Path]
+    """The run."""
+    policy: int = 1
+    """Number of the policy; pictures show the numbers. 0 is the root."""
+    output: Path | None = None
+    """Where to write it, .gif or .mp4 (default: RUN_DIR/figures/film-POLICY.gif)."""
+    seed: int = 0
+    """Seed of the episode."""
+    fps: int = 25
+    """Frames a second."""
+
+
+def film(options: Film) -> None:
+    """What the command does."""
+    name = f"film-{options.policy}.gif"
+    path = options.output or options.run_dir / "figures" / name
+    if path.suffix not in WRITERS:
+        raise UserError(f"--output {path} is neither .gif nor .mp4")
+    if options.fps < 1:
+        raise UserError(f"--fps {options.fps} is less than 1: try 25")
+    run = Run.load(options.run_dir)
+    pictures = captioned(run, options.policy, frames(run, options.policy, options.seed))
+    with RunDirectory(options.run_dir).writing():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(pictures, path, options.fps)
+    print(f"film: {path}")
+
+
+def frames(run: Run, policy: int, seed: int = 0) -> list[np.ndarray]:
+    """One picture a step, the start included."""
+    if isinstance(run.env, HostEnv):
+        return _simulated(run, run.env, policy, seed)
+    if isinstance(run.env, Maze):
+        from upside.envs.gym import draw
+
+        path = np.concatenate(run.rollout(policy, seed))
+        return [draw(run.env.layout, list(path[: t + 1])) for t in range(len(path))]
+    raise UserError(
+        f"{run.env.name} does not say how it is drawn: films are of mazes and Gymnasium ids"
+    )
+
+
+def _simulated(run: Run, env: HostEnv, policy: int, seed: int) -> list[np.ndarray]:
+    if sys.platform == "linux" and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    seen: list[np.ndarray] = []
+    filmed = env.filmed(seen)
+    try:
+        dataclasses.replace(run, env=filmed).rollout(policy, seed)
+    finally:
+        filmed.close()
+    return seen
+
+
+def captioned(run: Run, policy: int, pictures: list[np.ndarray]) -> list[Any]:
+    """What the policy is doing, written on every picture."""
+    from PIL import Image, ImageDraw
+
+    T, depth = run.method.plan.T, run.tree[policy].depth
+    out = []
+    for t, picture in enumerate(pictures):
+        doing = f"skill {t // T + 1} of {depth}" if t < depth * T else "diffusing"
+        image = Image.fromarray(picture)
+        pen = ImageDraw.Draw(image)
+        text = f"policy {policy}, step {t}: {doing}"
+        pen.rectangle((0, 0, 8 + pen.textlength(text), 16), fill="white")
+        pen.text((4, 2), text, fill="black")
+        out.append(image)
+    return out
+
+
+def write(pictures: list[Any], path: Path, fps: int) -> None:
+    if path.suffix == ".gif":
+        first, *rest = pictures
+        first.save(path, save_all=True, append_images=rest, duration=1000 // fps, loop=0)
+        return
+    try:
+        import imageio.v3 as iio
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError:
+        raise UserError(
+            f"{path}: MP4 needs pip install 'upside[film]'; .gif works without"
+        ) from None
+    iio.imwrite(path, np.stack([np.asarray(p) for p in pictures]), fps=fps)
