@@ -25,7 +25,7 @@ TINY = TD3(
 LIFT = 100.0  # keeps both hidden layers on the linear side of their ReLU
 
 critic_loss = jax.jit(td3.critic_loss, static_argnums=4)
-actor_loss = jax.jit(td3.actor_loss)
+actor_loss = jax.jit(td3.actor_loss, static_argnums=3)
 update = jax.jit(TD3.update, static_argnums=0)
 update_critic = jax.jit(td3.update_critic, static_argnums=0)
 update_actor = jax.jit(td3.update_actor, static_argnums=0)
@@ -151,7 +151,10 @@ def test_self_imitation_bounds_the_target_from_below(state):
 def test_the_actors_loss_by_hand_and_its_sign(state):
     # Q1(s, π(s)) = s + tanh(0): mean of 0.5 and 1 is 0.75; Q2, which falls with a, has no say
     two = batch([0.5, 1.0], 0.2, 0.0, 0.0, 0.0)
-    assert actor_loss(state.actor.mlp, state, two) == pytest.approx(-0.75, 1e-4)
+    assert actor_loss(state.actor.mlp, state, two, 0.0) == pytest.approx(-0.75, 1e-4)
+    # the first episode achieved 1 more than expected with an action 0.2 away: 5 · 1 · 0.04; the second less
+    seen = batch([0.5, 1.0], 0.2, 0.0, 0.0, 0.0, [1.5, 0.6])
+    assert actor_loss(state.actor.mlp, state, seen, 5.0) == pytest.approx((0.2 - 1.5) / 2, 1e-4)
     # Q1 grows with a, so the action must grow from 0
     after = update_actor(TINY, state, two, 1.0)
     assert (after.actor(two.obs) > 1e-3).all()

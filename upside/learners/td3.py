@@ -46,6 +46,9 @@ class TD3:
     self_imitation: bool = True
     """Never value an action below the return its own episode achieved (Oh et al., 2018; paper: off)."""
 
+    imitation: float = 0.0
+    """Weight of the actor's own self-imitation: towards actions whose episode achieved more than it expects (paper: 0)."""
+
     actor: ClassVar[type[Actor]] = Actor
 
     def init(
@@ -96,7 +99,9 @@ class TD3:
 
     def check(self) -> None:
         at_least(self, 1, "hidden", "batch_pol", "policy_delay")
-        at_least(self, 0, "gamma", "tau", "sigma", "lr_pol", "target_noise", "noise_clip")
+        at_least(
+            self, 0, "gamma", "tau", "sigma", "lr_pol", "target_noise", "noise_clip", "imitation"
+        )
         at_most(self, 1, "gamma", "tau")
 
 
@@ -151,10 +156,20 @@ def critic_loss(
     return jnp.mean(jnp.sum(error**2, axis=0))
 
 
-def actor_loss(mlp: PyTree, state: State, batch: Batch) -> Float[Array, ""]:
-    """-E[Q_1(s, π(s))] (deterministic policy gradient)."""
+def actor_loss(mlp: PyTree, state: State, batch: Batch, imitation: float) -> Float[Array, ""]:
+    """-E[Q_1(s, π(s))] (deterministic policy gradient).
+
+    With `imitation`, also the policy's part of self-imitation (Oh et al., 2018): the squared distance to
+    the stored action, times what its episode achieved beyond Q_1(s, π(s)).
+    """
     actor = eqx.tree_at(lambda a: a.mlp, state.actor, mlp)
-    return -jnp.mean(state.critic.first(batch.obs, actor.squash(batch.obs)))
+    action = actor.squash(batch.obs)
+    expected = state.critic.first(batch.obs, action)
+    if not imitation:
+        return -jnp.mean(expected)
+    better = jnp.maximum(batch.achieved - jax.lax.stop_gradient(expected), 0.0)
+    away = jnp.sum((action - batch.action) ** 2, axis=-1)
+    return jnp.mean(imitation * better * away - expected)
 
 
 def update_critic(config: TD3, state: State, batch: Batch, next_action: Array) -> State:
@@ -167,7 +182,7 @@ def update_critic(config: TD3, state: State, batch: Batch, next_action: Array) -
 
 def update_actor(config: TD3, state: State, batch: Batch, moves: ArrayLike) -> State:
     """One gradient step of the actor and its target; `moves` = 0 holds it (critic warm-up)."""
-    grads = jax.grad(actor_loss)(state.actor.mlp, state, batch)
+    grads = jax.grad(actor_loss)(state.actor.mlp, state, batch, config.imitation)
     mlp, opt = adam(state.actor.mlp, grads, state.actor_opt, config.lr_pol * moves)
     target = polyak(state.actor_target.mlp, mlp, config.tau)
     return dataclasses.replace(
