@@ -232,8 +232,8 @@ class Coverage:
     """The run directory."""
     json: bool = False
     """Print JSON."""
-    episodes: int = 100
-    """Fresh diffusing parts per policy; they are evaluation, not interactions of the run."""
+    episodes: int | None = None
+    """Fresh diffusing parts per policy (default: 100, on the host 10); they are evaluation, not interactions of the run."""
     seed: int = 0
     """Seed of those diffusing parts."""
 
@@ -243,7 +243,7 @@ def coverage(arguments: list[str]) -> None:
     from upside.run import Run
 
     options = parse(Coverage, "coverage", arguments)
-    if options.episodes < 1:
+    if options.episodes is not None and options.episodes < 1:
         raise UserError(f"--episodes {options.episodes} is less than 1: give at least 1")
     run = Run.load(options.run_dir)
     _start_jax()

@@ -96,6 +96,9 @@ class HostEnv:
     [-1, 1], stretched to the environment's own bounds.
     """
 
+    episodes = 10
+    """As many of each policy measure a run: in JAX a hundred take no longer."""
+
     def __init__(
         self,
         make: Callable[[], gymnasium.Env],

@@ -31,7 +31,7 @@ def judged(run: Run, rollouts: Rollouts) -> list[np.ndarray]:
     return [path[1:][-count:] for path in rollouts.directed]
 
 
-def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
+def report(run: Run, episodes: int | None = None, seed: int = 0) -> dict[str, Any]:
     """The numbers of `upside coverage`; evaluation rollouts are not interactions of the run.
 
     Discriminability is given twice: on the state buffers the discriminator was fitted on, as the
@@ -39,8 +39,11 @@ def report(run: Run, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     because the states of one episode are alike). Buckets covered with the diffusing parts are
     those of ten episodes, the same that pictures show.
     """
-    rollouts = run.rollouts(episodes, seed)
-    skills, everywhere = buckets(run, run.rollouts(seed=seed))
+    if episodes is None:  # simulators on the host take their time
+        episodes = int(getattr(run.env, "episodes", 100))
+    shown = run.rollouts(seed=seed)
+    rollouts = shown if episodes == len(shown.diffusing[0]) else run.rollouts(episodes, seed)
+    skills, everywhere = buckets(run, shown)
     reachable = run.env.reachable()
     n, eta = len(run), run.method.growth.eta
     known = 1 + np.flatnonzero(run.counts[1:])  # the root is no policy

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from upside.experiments import goals, pictures, selection, tables
+from upside.experiments import control, goals, pictures, selection, tables
 from upside.experiments.tasks import Task, task
 from upside.types import unknown
 
@@ -207,6 +207,17 @@ EXPERIMENTS: dict[str, Experiment] = {
         pictures.discriminability,
         envs=("bottleneck-maze",),
         runs_of="coverage-mazes",
+    ),
+    "coverage-control": Experiment(
+        "Fig. 3: buckets covered over interactions on Ant, Half-Cheetah and Walker2d",
+        {
+            "upside": Row("upside", UPSIDE),
+            "diayn-20": Row("diayn", UPSIDE, {"num_skills": 20, "k_pol": 100}),
+            "random": Row("random", UPSIDE),
+        },
+        control.report,
+        envs=("ant", "half-cheetah", "walker2d"),
+        seeds=(0, 1),
     ),
     "growth-wall-free": Experiment(
         "App. B: the tree's evolution in the wall-free maze, N_start = 4 and N_max = 8",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from upside.experiments import tables
 from upside.experiments.tasks import Task, kept
-from upside.version import __version__
 
 if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
@@ -77,8 +77,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
             lines.append(f"| {method} | {candidate} | {by} | {mean:.2f} | {mark} |")
     runs_made = {t.path.name: found[t] for t in done}
     everything = {
-        "command": f"upside reproduce {name}",
-        "version": __version__,
+        **tables.about(name, done),
         "methods": data,
         "runs": runs_made,
         "interactions": done[0].config.max_interactions,

@@ -69,10 +69,14 @@ def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, An
                 "paper": paper,
             }
             table.setdefault(row_name, {})[env] = cell
+    return {**about(name, done), "table": table}
+
+
+def about(name: str, done: list[Task]) -> dict[str, Any]:
+    """What every result says of itself."""
     return {
         "command": f"upside reproduce {name}",
         "version": __version__,
-        "table": table,
         "configurations": {t.path.name: dataclasses.asdict(t.config) for t in done},
     }
 

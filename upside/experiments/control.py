@@ -1,0 +1,72 @@
+"""Coverage of bodies over interactions (Fig. 3): what the policies of a run cover, and when they did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from upside.experiments import tables
+from upside.experiments.statistics import summary
+from upside.experiments.tasks import Task, kept
+
+if TYPE_CHECKING:
+    from upside.experiments.catalogue import Experiment
+
+MARKS = 20
+CHUNK = 100  # random episodes simulated at once
+
+
+def curve(task: Task) -> dict[str, Any]:
+    """Buckets of the run's policies at MARKS numbers of interactions.
+
+    RANDOM has no policies: its buckets are all that its random episodes visit, as many as the budget holds.
+    """
+    from upside.run import Run
+
+    run, most = Run.load(task.path), task.config.max_interactions
+    at = np.linspace(0, most, MARKS + 1)[1:]
+    if len(run) == 1 and run.method.growth.max_depth == 0:
+        return {"at": at.tolist(), "buckets": _random(run, at)}
+    spent = np.array([entry["interactions"] for entry in run.history])
+    covered = np.array([entry["buckets"] for entry in run.history])
+    last = np.clip(np.searchsorted(spent, at, side="right") - 1, 0, None)
+    return {"at": at.tolist(), "buckets": covered[last].tolist()}
+
+
+def _random(run: Any, at: np.ndarray) -> list[int]:
+    steps, seen, covered = run.method.plan.H, set(), []
+    episodes, chunk = 0, 0
+    for mark in at:
+        while (episodes + CHUNK) * steps <= mark:
+            states = run.rollouts(CHUNK, seed=chunk).diffusing[0]
+            seen |= set(run.env.space.bucket(states).ravel().tolist()) - {-1}
+            episodes, chunk = episodes + CHUNK, chunk + 1
+        covered.append(len(seen))
+    return covered
+
+
+def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    """Curves, a table of what was covered in the end, and the configurations behind both."""
+    from upside.figures.compare import coverage
+
+    curves: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for task in done:
+        of_env = curves.setdefault(task.config.env, {})
+        of_env.setdefault(task.name, []).append(kept(task, "curve.json", curve))
+    lines = ["| body | row | buckets | seeds |", "|---|---|---|---|"]
+    table: dict[str, Any] = {}
+    for env, rows in curves.items():
+        for row, runs in rows.items():
+            end = summary([float(r["buckets"][-1]) for r in runs])
+            table.setdefault(env, {})[row] = {**end, "curves": runs}
+            values = ", ".join(f"{v:.0f}" for v in end["values"])
+            lines.append(f"| {env} | {row} | {end['mean']:.1f} ({values}) | {len(runs)} |")
+    data = {**tables.about(name, done), "table": table}
+    (where / "curves.json").write_text(json.dumps(data, indent=1) + "\n")
+    coverage(curves).savefig(where / "coverage.png", dpi=130)
+    text = "\n".join(lines) + "\n"
+    (where / "table.md").write_text(text)
+    return text + f"\npicture: {where / 'coverage.png'}\n"
