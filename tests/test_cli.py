@@ -11,13 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from upside import cli
 from upside.run import Run
 from upside.runs import FORMAT, RunDirectory
 from upside.session import Session
 
-QUICK = ["--max-interactions", "3000", "--k-pol", "10", "--probes", "8"]
+# The shapes of `test_discovery.quick`: nothing is compiled twice.
+QUICK = ["--max-interactions", "3000", "--k-pol", "10", "--probes", "8", "--k-steps", "4000"]
 
 
 def train(run_dir: Path, *more: str) -> list[str]:
@@ -81,7 +83,7 @@ def test_a_drawn_maze_is_trained_on_and_its_run_outlives_the_file(tmp_path, caps
     drawn = tmp_path / "mine.txt"
     drawn.write_text("....\n.##.\nS...\n")
     arguments = ["train", "upside", "--env", str(drawn), "--run-dir", str(tmp_path / "run")]
-    assert cli.main([*arguments, "--no-figures", "--max-interactions", "600", "--k-pol", "10"]) == 0
+    assert cli.main([*arguments, "--no-figures", *QUICK, "--max-interactions", "600"]) == 0
     drawn.unlink()
     capsys.readouterr()
     assert cli.main(["coverage", str(tmp_path / "run"), "--json"]) == 0
@@ -196,6 +198,18 @@ def test_a_damaged_checkpoint_is_passed_over(run_dir, tmp_path):
     assert directory.load_checkpoint() is None
 
 
+def test_a_film_shows_every_step_of_a_policy(run_dir, tmp_path, capsys):
+    film = tmp_path / "one.gif"
+    command = ["film", str(run_dir), "--policy", "1", "--output", str(film)]
+    assert cli.main(command) == 0
+    run = Run.load(run_dir)
+    with Image.open(film) as pictures:
+        assert pictures.n_frames == run.tree[1].depth * run.method.plan.T + 1 + run.method.plan.H
+    assert cli.main([*command[:-1], "one.avi"]) == 2
+    assert cli.main(["film", str(run_dir), "--policy", "99"]) == 2
+    assert "neither .gif nor .mp4" in capsys.readouterr().err
+
+
 def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path):
     """Processes that are really killed; a checkpoint after every round, so writes are hit too."""
     program = [sys.executable, "-m", "upside.cli"]
@@ -205,7 +219,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(tmp_path)
     cut = tmp_path / "cut"
     moments = random.Random(0)
     process = subprocess.Popen([*program, *train(cut), *options])
-    for _ in range(4):
+    for _ in range(2):
         while process.poll() is None and not list((cut / "checkpoints").glob("*.safetensors")):
             time.sleep(0.01)
         time.sleep(moments.uniform(0, 1.5))

@@ -21,7 +21,7 @@ from upside.types import UserError
 @pytest.fixture(scope="module")
 def run() -> Run:
     """A small tree in the open, for short episodes: the first policies around the start."""
-    small = {"k_pol": 20, "probes": 8, "H_max": 60}
+    small = {"k_pol": 20, "probes": 8, "k_steps": 4000, "H_max": 60}
     return upside.discover("upside", env="wall-free-maze", seed=0, max_interactions=6000, **small)
 
 

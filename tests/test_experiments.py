@@ -53,7 +53,7 @@ def test_candidates_differ_from_what_is_declared_in_one_setting_of_the_papers_ra
 
 
 def tiny(tmp_path, seed=0):
-    return task("row", tmp_path, "u-maze", seed, 1500, "upside", k_pol=10, probes=4, n_start=2)
+    return task("row", tmp_path, "u-maze", seed, 1500, "upside", k_pol=10, probes=8, k_steps=4000)
 
 
 def test_a_task_is_continued_where_it_was_and_not_done_twice(tmp_path):
@@ -68,7 +68,7 @@ def test_a_task_is_continued_where_it_was_and_not_done_twice(tmp_path):
     one.start()
     assert one.done()
     assert (one.path / "tree.safetensors").stat().st_mtime_ns == before
-    other = task("row", tmp_path, "u-maze", 0, 1600, "upside", k_pol=10, probes=4, n_start=2)
+    other = task("row", tmp_path, "u-maze", 0, 1600, "upside", k_pol=10, probes=8, k_steps=4000)
     with pytest.raises(UserError, match="other settings"):
         other.start()
 

@@ -29,7 +29,9 @@ def test_a_reproduction_outlives_a_lost_node_and_repeats_no_finished_run(tmp_pat
     try:
         budgets = [1500, 20_000, 20_000, 20_000]
         tasks = [
-            task("row", tmp_path, "u-maze", seed, budget, "upside", k_pol=10, probes=4, n_start=2)
+            task(
+                "row", tmp_path, "u-maze", seed, budget, "upside", k_pol=10, probes=8, k_steps=4000
+            )
             for seed, budget in enumerate(budgets)
         ]
         for one in tasks:
