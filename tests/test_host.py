@@ -41,6 +41,8 @@ class Pond(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        if self.fault == "reset":
+            raise ValueError("no water")
         self.at = 5.0 + self.np_random.uniform(-0.2, 0.2, 2)
         self.time = 0
         return self._seen(), {"x": self.at[0], "y": self.at[1]}
@@ -56,6 +58,9 @@ class Pond(gymnasium.Env):
             raise ValueError("the pond froze")
         if now and self.fault == "nan":
             self.at[1] = np.nan
+        if now and self.fault == "shrinks":
+            self.at = self.at[:1]
+            return self._seen(), 0.0, False, False, {}
         info = {"x": self.at[0], "y": self.at[1]}
         return self._seen(), 0.0, bool(self.at[0] > self.shore), now and self.fault == "cut", info
 
@@ -137,6 +142,7 @@ def test_where_the_environment_has_ended_it_stays():
     [
         ({"fault": "raises", "at_step": 3}, "pond failed in step 3 .* the pond froze"),
         ({"fault": "nan", "at_step": 2}, "pond: observation 1 is nan after step 2"),
+        ({"fault": "shrinks", "at_step": 1}, "pond, after step 1 .* entries 0 to 0"),
         ({"fault": "cut", "at_step": 5}, "pond cut an episode short after 5 of 7 steps"),
     ],
 )
@@ -166,6 +172,10 @@ class Wrong(Pond):
         (Pond, {"features": "obs:0", "box": (1, 0)}, "every low must be below"),
         (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (0,)}, "--buckets 0"),
         (lambda: 1 / 0, {}, "cannot be made: ZeroDivisionError"),
+        (lambda: None, {}, "no gymnasium.Env"),
+        (lambda: Pond(fault="reset"), {"features": "obs:0", "box": (0, 1)}, "failed to reset"),
+        (Pond, {"features": lambda obs, info: info["z"], "box": BOX}, "understood: KeyError: 'z'"),
+        (Pond, {"features": "math:pi", "box": BOX}, "is no function"),
     ],
 )  # fmt: skip
 def test_environments_that_cannot_be_explored_are_refused(make, options, said):
@@ -191,6 +201,17 @@ def test_the_command_refuses_them_in_one_line(arguments, said, capsys, tmp_path,
     assert said in error
     assert error.count("\n") == 1
     assert not any(tmp_path.iterdir())
+
+
+def test_one_object_cannot_play_several_episodes():
+    one = Pond()
+    with pytest.raises(UserError, match="the same object was made twice"):
+        walk(upside.environment(lambda: one, "pond", "obs:0,1", BOX))
+
+
+def test_an_environment_that_is_not_wrapped_is_met_with_how_to():
+    with pytest.raises(UserError, match=r"is wrapped, upside.environment\(make"):
+        upside.discover(env=Pond())
 
 
 # -------------------------------------------------------------------- bodies
@@ -274,6 +295,14 @@ def test_a_run_is_the_same_on_two_cores_and_resumed_from_its_checkpoint(finished
     run = upside.load(tmp_path / "run", env=pond())
     path, around = run.rollout(1)
     assert (path.shape, around.shape) == ((11, 2), (7, 2))
+
+
+def test_policies_in_training_are_surveyed_and_counted_at_the_end():
+    settings = {"num_skills": 2, "T": 10, "k_pol": 10, "k_initial": 20, "replay_size": 2000}
+    run = upside.discover("diayn", env=pond(), max_interactions=1500, **settings)
+    covered = [line["buckets"] for line in run.history]
+    assert covered[0] == 1
+    assert min(covered[len(covered) // 2 :]) > 1
 
 
 def test_the_worked_example_discovers_covers_and_reaches(tmp_path, monkeypatch, capsys):

@@ -41,7 +41,7 @@ def discover(
     """
     from upside import envs, methods, runs, session
 
-    world = envs.make(env) if isinstance(env, str) else env
+    world = envs.given(env)
     value = methods.get(method, settings.pop("learner", None), world).replace(settings)
     called = env if isinstance(env, str) else None
     config = runs.configure(method, value, world, seed, max_interactions, called)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `upside`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a module of the user's own, beside which the command is called
     try:
         return _dispatch(arguments)
     except UserError as error:

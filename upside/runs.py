@@ -99,7 +99,7 @@ def configure(
         raise UserError(f"--seed {seed} is negative: give 0 or more")
     if max_interactions < 1:
         raise UserError(f"--max-interactions {max_interactions} is less than 1: try 1000000")
-    environment = envs.make(env) if isinstance(env, str) else env
+    environment = envs.given(env)
     value.judge.suits(environment)
     name = called or (env if isinstance(env, str) else env.name)
     what = _description(environment)

@@ -114,7 +114,7 @@ def direct(
     switch = plan.T * (uniform[-1, 0] + 1.0)
     held = jnp.where(t < switch, uniform[0], uniform[1])
     # A rhythm moves legs: all actions swing between their bounds in one period, each in a phase of its own.
-    period = plan.T * (0.2 + 0.1 * uniform[-1, 0])
+    period = jnp.maximum(plan.T * (0.2 + 0.1 * uniform[-1, 0]), 2.0)
     swing = jnp.sign(jnp.sin(2 * jnp.pi * t / period + jnp.pi * uniform[0]))
     probe = jnp.where(mode >= RHYTHM, swing, held)
     return jnp.select([mode == POLICY, mode >= PROBE], [actor.explore(obs, noise), probe], random)

@@ -205,8 +205,8 @@ class Discovery:
         run.starts_key, run.vain, run.looks = state["starts_key"], state["vain"], state["looks"]
         if run.expansion is not None:
             run.counters.keys = state["starts_key"] - 1
-            run.go_to(run.expansion.node)
-            run.counters = Counters(**state["counters"])  # that walk was counted before
+            run.go_to(run.expansion.node, counted=False)
+            run.counters = Counters(**state["counters"])  # its key was drawn before
         return run
 
     # ---------------------------------------------------------------- randomness
@@ -240,9 +240,13 @@ class Discovery:
         if self.expansion is not None:
             self.expansion.own_steps += episodes * steps
 
-    def go_to(self, node: int) -> None:
-        """Put the starts of the next episodes at the end of `node`'s skill, and note what was passed."""
-        self.spend(self.rollouts.walks, self.prefix(node), 0)
+    def go_to(self, node: int, counted: bool = True) -> None:
+        """Put the starts of the next episodes at the end of `node`'s skill, and note what was passed.
+
+        Not `counted`, where it was before, or where nothing follows and it only measures.
+        """
+        if counted:
+            self.spend(self.rollouts.walks, self.prefix(node), 0)
         path = np.zeros(self.capacity, np.int32)
         skills = self.tree.path(node)
         path[: len(skills)] = skills

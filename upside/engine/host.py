@@ -219,6 +219,7 @@ def _together(
 ) -> Played:
     """One group of episodes, step by step. Where one has ended, it stays: that state is absorbing."""
     steps, n = sum(length for length, _ in segments), len(simulators)
+    ends = steps if most is None else min(steps, most)
     obs = np.zeros((GROUP, steps + 1, env.observation_size), np.float32)
     features = np.zeros((n, steps + 1, len(env.space.low)), np.float32)
     action = np.zeros((GROUP, steps, env.action_size), np.float32)
@@ -238,9 +239,9 @@ def _together(
                 told = simulator.step(action[i, at])
                 obs[i, at + 1], features[i, at + 1] = told.obs, told.features
                 over[i, at] = told.terminated
-                if told.truncated and not told.terminated and at + 1 < steps:
+                if told.truncated and not told.terminated and at + 1 < ends:
                     raise UserError(
-                        f"{env.name} cut an episode short after {at + 1} of {steps} steps: lift its "
+                        f"{env.name} cut an episode short after {at + 1} of {ends} steps: lift its "
                         f"time limit, or plan shorter episodes (--T, --H, --H-max {at + 1})"
                     )
             at += 1

@@ -6,7 +6,6 @@ Between two yields the whole state is in the `Discovery`, so a run may be cut an
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
@@ -194,7 +193,7 @@ def _confirm(run: Discovery, x: Expansion, passed: list[Child]) -> None:
 # -------------------------------------------------------------------- the end of an expansion
 
 
-def _finish(run: Discovery, x: Expansion) -> list[int]:
+def _finish(run: Discovery, x: Expansion, over: bool = False) -> list[int]:
     """Line 18: the η-discriminable children become nodes; with `check_consolidated`, only if no old node suffers."""
     growth = run.method.growth
     for child in [c for c in x.children if not growth.keeps(c)]:
@@ -203,7 +202,7 @@ def _finish(run: Discovery, x: Expansion) -> list[int]:
         consolidation.drop_trespassers(run, x)
     new = consolidation.consolidate(run, x)
     for node in new:
-        run.go_to(node)
+        run.go_to(node, counted=not over)
     return new
 
 
@@ -217,5 +216,4 @@ def _salvage(run: Discovery, x: Expansion) -> None:
             filled = bool(run.arrays.own_counts[child.slot] == size)
             if not run.method.growth.salvaged(child, filled):
                 consolidation.drop(run, x, child)
-    with contextlib.suppress(BudgetSpent):  # where walking to a new node costs interactions
-        _finish(run, x)
+    _finish(run, x, over=True)

@@ -50,6 +50,18 @@ def make(
     return maze
 
 
+def given(env: Any) -> World:
+    """An environment by name, or one that was given itself."""
+    if isinstance(env, str):
+        return make(env)
+    if not isinstance(env, World):
+        raise UserError(
+            f"env={env!r} is not an environment for upside: a Gymnasium one is wrapped, "
+            "upside.environment(make, ...)"
+        )
+    return env
+
+
 def _maze(name_or_path: str) -> Maze:
     if name_or_path in BUILT_IN:
         return Maze(BUILT_IN[name_or_path])

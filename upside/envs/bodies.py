@@ -9,7 +9,6 @@ of 105 numbers, mostly zero, and came with v5; with 27 the Ant is the one of the
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 from upside.envs.host import HostEnv, registered
@@ -55,23 +54,6 @@ BODIES = {
 BUCKETS = 50  # per axis, as in the paper
 
 
-def _quiet() -> None:
-    """MuJoCo writes its warnings into a file in the working directory; ours go where Python's go.
-
-    Gymnasium's own models use an attribute that MuJoCo has begun to deprecate: nothing a user can mend.
-    """
-    try:
-        import mujoco
-    except ImportError:  # said when the environment is made
-        return
-
-    def heard(message: str) -> None:
-        if "deprecated" not in message:
-            warnings.warn(f"MuJoCo: {message}", stacklevel=2)
-
-    mujoco.set_mju_user_warning(heard)
-
-
 def make(
     name: str,
     features: str | None = None,
@@ -79,7 +61,6 @@ def make(
     buckets: tuple[int, ...] | None = None,
 ) -> HostEnv:
     """A body by name, with other features, another box or other buckets if they are given."""
-    _quiet()
     body = BODIES[name]
     return registered(
         body.gym_id,

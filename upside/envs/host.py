@@ -2,7 +2,7 @@
 
 An episode always begins with `reset(seed=...)` and is executed to its planned end, so nothing of a
 simulator has to be saved: a run that resumes does the same episodes again. Autoreset is never used;
-the last observation of an episode is the true one. An environment's own time limit is lifted.
+the last observation of an episode is the true one. The time limit of an id is lifted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import functools
 import importlib
 import math
 import threading
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,7 +73,12 @@ class Features:
         if self.function is not None:
             return np.asarray(self.function(obs, info), np.float32).reshape(-1)
         if self.source == "obs":
-            return obs[[int(name) for name in self.names]].astype(np.float32)
+            entries = [int(name) for name in self.names]
+            if max(entries) >= obs.size:
+                raise UserError(
+                    f"--discriminator-features {self}: an observation has entries 0 to {obs.size - 1}"
+                )
+            return obs[entries].astype(np.float32)
         missing = [name for name in self.names if name not in info]
         if missing:
             raise UserError(
@@ -84,9 +91,12 @@ class Features:
 def _imported(text: str) -> Callable[..., Any]:
     module, _, name = text.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"--discriminator-features {text}: {error}") from None
+        found = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise UserError(f"--discriminator-features {text}: {_said(error)}") from None
+    if not callable(found):
+        raise UserError(f"--discriminator-features {text} is no function")
+    return found
 
 
 class HostEnv:
@@ -118,6 +128,7 @@ class HostEnv:
         self._make_drawn = make_drawn
         self._idle: list[gymnasium.Env] = []
         self._lock = threading.Lock()
+        self._made: weakref.WeakSet[gymnasium.Env] = weakref.WeakSet()
         env = self._new()
         self.observation_size, self.action_size = _sizes(env, name)
         low, high = env.action_space.low.ravel(), env.action_space.high.ravel()  # type: ignore[attr-defined]
@@ -149,12 +160,22 @@ class HostEnv:
         return str(self._features)
 
     def _new(self) -> gymnasium.Env:
+        import gymnasium
+
         try:
-            return self._make()
+            env = self._make()
         except UserError:
             raise
         except Exception as error:
             raise UserError(f"{self.name} cannot be made: {_said(error)}") from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"{self.name}: {env!r} was made, which is no gymnasium.Env")
+        if env in self._made:
+            raise UserError(
+                f"{self.name}: the same object was made twice: make a new one each time"
+            )
+        self._made.add(env)
+        return env
 
     def _space(
         self,
@@ -163,7 +184,7 @@ class HostEnv:
         buckets: tuple[int, ...] | None,
     ) -> Space:
         """The box of the features: as given, or the observation's bounds where it has them."""
-        seen = self._seen(env)
+        seen = Simulator(self, env).reset(0).features
         if box is None:
             box = self._bounds(env)
         if len(box) != 2 * seen.size:
@@ -187,17 +208,6 @@ class HostEnv:
                 f"--buckets {_words(buckets)}: give {seen.size} numbers above 0, or one"
             )
         return Space(low, high, tuple(buckets))
-
-    def _seen(self, env: gymnasium.Env) -> np.ndarray:
-        """The features of a first state, to know how many there are."""
-        obs, info = env.reset(seed=0)
-        try:
-            return self._features(np.asarray(obs, np.float32).ravel(), info)
-        except IndexError:
-            raise UserError(
-                f"--discriminator-features {self._features}: an observation of {self.name} has "
-                f"entries 0 to {np.asarray(obs).size - 1}"
-            ) from None
 
     def _bounds(self, env: gymnasium.Env) -> tuple[float, ...]:
         space: Any = env.observation_space
@@ -237,7 +247,12 @@ class HostEnv:
         with self._lock:
             mine = [self._idle.pop() for _ in range(min(number, len(self._idle)))]
         mine += [self._new() for _ in range(number - len(mine))]
-        yield [Simulator(self, env) for env in mine]
+        try:
+            yield [Simulator(self, env) for env in mine]
+        except BaseException:
+            for env in mine:  # in the middle of an episode: not to be used again
+                env.close()
+            raise
         with self._lock:
             self._idle += mine
 
@@ -274,14 +289,26 @@ class Simulator:
         return self._told(obs, info, bool(terminated), bool(truncated))
 
     def _told(self, obs: Any, info: dict[str, Any], terminated: bool, truncated: bool) -> Told:
-        seen = np.asarray(obs, np.float32).ravel()
-        features = self._env._features(seen, info)
+        name, when = self._env.name, f"after step {self._steps} of an episode"
+        try:
+            seen = np.asarray(obs, np.float32).ravel()
+            features = self._env._features(seen, info)
+        except UserError as error:
+            raise UserError(f"{name}, {when}: {error}") from None
+        except Exception as error:
+            raise UserError(f"{name}, {when}: cannot be understood: {_said(error)}") from error
+        if seen.size != self._env.observation_size:
+            raise UserError(
+                f"{name}: an observation of {seen.size} numbers {when}, not {self._env.observation_size}"
+            )
+        space = getattr(self._env, "space", None)  # not known yet when it is made
+        if space is not None and features.size != len(space.low):
+            raise UserError(f"{name}: {features.size} features {when}, not {len(space.low)}")
         for what, values in (("observation", seen), ("feature", features)):
             if not np.isfinite(values).all():
                 where = int(np.flatnonzero(~np.isfinite(values))[0])
                 raise UserError(
-                    f"{self._env.name}: {what} {where} is {values[where]} after step {self._steps} of "
-                    "an episode: mend the environment"
+                    f"{name}: {what} {where} is {values[where]} {when}: mend the environment"
                 )
         return Told(seen, features, terminated, truncated)
 
@@ -315,7 +342,7 @@ def _sizes(env: gymnasium.Env, name: str) -> tuple[int, int]:
     if not isinstance(done, Box) or not np.issubdtype(done.dtype, np.floating):
         raise UserError(f"{name} has actions {done}: only continuous ones (a Box) can be learned")
     if not (np.isfinite(done.low).all() and np.isfinite(done.high).all()):
-        raise UserError(f"{name} has actions without bounds, {done}: wrap it in RescaleAction")
+        raise UserError(f"{name} has actions without bounds, {done}: give its action_space some")
     if not isinstance(seen, Box):
         raise UserError(f"{name} has observations {seen}: wrap it in FlattenObservation")
     return int(np.prod(seen.shape)), int(np.prod(done.shape))
@@ -340,6 +367,23 @@ def _words(values: Any) -> str:
     return ",".join(f"{x:g}" for x in values)
 
 
+def _quiet() -> None:
+    """MuJoCo writes its warnings into a file in the working directory; ours go where Python's go.
+
+    Gymnasium's own models use an attribute that MuJoCo has begun to deprecate: nothing a user can mend.
+    """
+    try:
+        import mujoco
+    except ImportError:  # said when the environment is made
+        return
+
+    def heard(message: str) -> None:
+        if "deprecated" not in message:
+            warnings.warn(f"MuJoCo: {message}", stacklevel=2)
+
+    mujoco.set_mju_user_warning(heard)
+
+
 def registered(
     gym_id: str,
     features: str | None = None,
@@ -351,6 +395,8 @@ def registered(
 ) -> HostEnv:
     """An environment by its Gymnasium id, `module:Env-v0` included; `options` go to its constructor."""
     import gymnasium
+
+    _quiet()
 
     def make(**more: Any) -> gymnasium.Env:
         try:
