@@ -1,6 +1,6 @@
 """Skills for an environment of your own: discovered, measured, and used to reach a goal.
 
-    python examples/own_environment.py            # two minutes
+    python examples/own_environment.py
     python examples/own_environment.py 15000      # with fewer interactions
 
 All that `upside` needs is a function that makes a `gymnasium.Env` with continuous actions, what tells

@@ -8,9 +8,7 @@ the last observation of an episode is the true one. The time limit of an id is l
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import importlib
 import math
 import threading
 import warnings
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from upside.envs.features import Features, said
 from upside.types import Size, Space, UserError
 
 if TYPE_CHECKING:
@@ -35,68 +34,6 @@ class Told(NamedTuple):
     features: np.ndarray
     terminated: bool
     truncated: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Features:
-    """What the discriminator sees: entries of the observation, of `info`, or a function of both.
-
-    Written `obs:0,1`, `info:x_position,y_position`, or `module:function` with a function of
-    (observation, info).
-    """
-
-    source: str
-    names: tuple[str, ...] = ()
-    function: Callable[[np.ndarray, dict[str, Any]], Any] | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Features:
-        source, _, rest = text.partition(":")
-        names = tuple(word.strip() for word in rest.split(","))
-        if not all(names):
-            raise UserError(
-                f"--discriminator-features {text} cannot be read: try obs:0,1 or info:x_position "
-                "or my_module:my_function"
-            )
-        if source not in ("obs", "info"):
-            return cls(source, names, _imported(text))
-        if source == "obs" and not all(name.isdecimal() for name in names):
-            raise UserError(
-                f"--discriminator-features {text}: entries of an observation are numbers"
-            )
-        return cls(source, names)
-
-    def __str__(self) -> str:
-        return f"{self.source}:{','.join(self.names)}"
-
-    def __call__(self, obs: np.ndarray, info: dict[str, Any]) -> np.ndarray:
-        if self.function is not None:
-            return np.asarray(self.function(obs, info), np.float32).reshape(-1)
-        if self.source == "obs":
-            entries = [int(name) for name in self.names]
-            if max(entries) >= obs.size:
-                raise UserError(
-                    f"--discriminator-features {self}: an observation has entries 0 to {obs.size - 1}"
-                )
-            return obs[entries].astype(np.float32)
-        missing = [name for name in self.names if name not in info]
-        if missing:
-            raise UserError(
-                f"--discriminator-features {self}: info has no '{missing[0]}', only "
-                f"{', '.join(info) or 'nothing'} (after a reset too, a start is a state like others)"
-            )
-        return np.array([info[name] for name in self.names], np.float32).reshape(-1)
-
-
-def _imported(text: str) -> Callable[..., Any]:
-    module, _, name = text.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except Exception as error:
-        raise UserError(f"--discriminator-features {text}: {_said(error)}") from None
-    if not callable(found):
-        raise UserError(f"--discriminator-features {text} is no function")
-    return found
 
 
 class HostEnv:
@@ -167,7 +104,7 @@ class HostEnv:
         except UserError:
             raise
         except Exception as error:
-            raise UserError(f"{self.name} cannot be made: {_said(error)}") from error
+            raise UserError(f"{self.name} cannot be made: {said(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"{self.name}: {env!r} was made, which is no gymnasium.Env")
         if env in self._made:
@@ -270,7 +207,7 @@ class Simulator:
             obs, info = self._simulated.reset(seed=seed)
         except Exception as error:
             raise UserError(
-                f"{self._env.name} failed to reset(seed={seed}): {_said(error)}"
+                f"{self._env.name} failed to reset(seed={seed}): {said(error)}"
             ) from error
         return self._told(obs, info, False, False)
 
@@ -284,7 +221,7 @@ class Simulator:
         except Exception as error:
             raise UserError(
                 f"{self._env.name} failed in step {self._steps} of an episode, action "
-                f"{_words(stretched.ravel())}: {_said(error)}"
+                f"{_words(stretched.ravel())}: {said(error)}"
             ) from error
         return self._told(obs, info, bool(terminated), bool(truncated))
 
@@ -296,7 +233,7 @@ class Simulator:
         except UserError as error:
             raise UserError(f"{name}, {when}: {error}") from None
         except Exception as error:
-            raise UserError(f"{name}, {when}: cannot be understood: {_said(error)}") from error
+            raise UserError(f"{name}, {when}: cannot be understood: {said(error)}") from error
         if seen.size != self._env.observation_size:
             raise UserError(
                 f"{name}: an observation of {seen.size} numbers {when}, not {self._env.observation_size}"
@@ -359,10 +296,6 @@ def _every_entry(env: gymnasium.Env, name: str) -> str:
     return "obs:" + ",".join(map(str, range(size)))
 
 
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-
-
 def _words(values: Any) -> str:
     return ",".join(f"{x:g}" for x in values)
 
@@ -404,7 +337,7 @@ def registered(
                 gym_id, max_episode_steps=-1, disable_env_checker=True, **options, **more
             )
         except (gymnasium.error.Error, ImportError) as error:
-            raise UserError(f"{name or gym_id} cannot be made: {_said(error)}") from None
+            raise UserError(f"{name or gym_id} cannot be made: {said(error)}") from None
 
     name = name or f"gymnasium:{gym_id}"
     given = {"features": features, "box": box, "buckets": buckets}
