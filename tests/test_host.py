@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 import upside
 from upside import cli, envs, methods, runs
-from upside.engine import rollouts
+from upside.engine import probing, rollouts
 from upside.engine.collect import POLICY, RANDOM, host_key
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
@@ -217,6 +217,12 @@ def test_an_environment_that_is_not_wrapped_is_met_with_how_to():
 # -------------------------------------------------------------------- bodies
 
 
+def test_every_episode_of_a_body_starts_in_the_papers_designated_state():
+    env = envs.make("half-cheetah")
+    with env.simulators(2) as (one, other):
+        np.testing.assert_array_equal(one.reset(0).obs, other.reset(1).obs)
+
+
 def test_bodies_do_not_end_when_they_fall_and_show_neither_place_nor_contact_forces():
     sizes = {"ant": (27, 8, 2), "half-cheetah": (17, 6, 1), "walker2d": (17, 6, 1)}
     for name in bodies.BODIES:
@@ -292,9 +298,26 @@ def test_a_run_is_the_same_on_two_cores_and_resumed_from_its_checkpoint(finished
         UserError, match=r"given in Python: give it again, upside.load\(run_dir, env="
     ):
         upside.load(tmp_path / "run")
+    with pytest.raises(UserError, match=r"env= is not what this run explored: .*info:x,y"):
+        upside.load(tmp_path / "run", env=pond("info:x,y"))
     run = upside.load(tmp_path / "run", env=pond())
     path, around = run.rollout(1)
     assert (path.shape, around.shape) == ((11, 2), (7, 2))
+
+
+def test_free_space_does_not_depend_on_the_unit_of_a_feature():
+    """Metres along one, millimetres along the other: the box says how far is far."""
+    scale = np.array([1.0, 1000.0], np.float32)
+    stretched = (lambda obs, info: scale * obs, (0.0, 10.0, 0.0, 10_000.0))
+    gaps = []
+    for features, box in (("obs:0,1", BOX), stretched):
+        env = upside.environment(Pond, "pond", features, box)
+        run = Discovery(env, quick(), 0, BUDGET)
+        probing.plant(run)
+        probing.measure(run)
+        gaps.append(run.clearances / run.radius)
+    assert gaps[0].max() > 2
+    np.testing.assert_allclose(*gaps, rtol=1e-3)
 
 
 def test_policies_in_training_are_surveyed_and_counted_at_the_end():
@@ -303,6 +326,32 @@ def test_policies_in_training_are_surveyed_and_counted_at_the_end():
     covered = [line["buckets"] for line in run.history]
     assert covered[0] == 1
     assert min(covered[len(covered) // 2 :]) > 1
+
+
+def test_an_environment_in_jax_with_chance_in_it_walks_to_its_node_in_every_episode(tmp_path):
+    pendulum = runpy.run_path(str(EXAMPLE.with_name("jax_environment.py")))["Pendulum"]
+    starts = [
+        rollouts.of(env).collect(*follow_one(env)).obs[0, :, 0]
+        for env in (pendulum(gusts=0.0), pendulum(gusts=0.5))
+    ]
+    still, windy = (np.unique(np.round(start, 5), axis=0) for start in starts)
+    assert (len(still), len(windy)) == (1, 3)
+
+
+def follow_one(env):
+    """What `collect` needs for three episodes from the end of an actor's skill."""
+    roll, plan = rollouts.of(env), Plan(T=4, H=3)
+    population, learner = methods.get("upside").population, methods.get("upside").learner
+    actors = population.empty(learner, 1, 2, 1, np.random.default_rng(0)).actor
+    starts, _ = roll.walk(4, actors, np.zeros(1, np.int32), np.int32(1), host_key(0, 0))
+    mode, sigma = np.int32(RANDOM), np.float32(0.0)
+    return plan, 3, actors, starts, mode, sigma, np.array([3]), 7, host_key(0, 1)
+
+
+def test_an_environment_without_a_hash_is_refused():
+    pendulum = runpy.run_path(str(EXAMPLE.with_name("jax_environment.py")))["Pendulum"]
+    with pytest.raises(UserError, match="windy-pendulum has no hash"):
+        upside.discover(env=pendulum(gusts=np.zeros(2)))
 
 
 def test_the_worked_example_discovers_covers_and_reaches(tmp_path, monkeypatch, capsys):

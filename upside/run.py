@@ -76,7 +76,7 @@ class Run:
         method = config.build()
         return cls(
             config=config,
-            env=config.environment() if env is None else env,
+            env=config.environment(env),
             method=method,
             tree=Tree.from_json(saved["nodes"]),
             actors=method.learner.actor(

@@ -42,6 +42,7 @@ from upside.version import __version__
 FORMAT = 4
 """Version of the run directory's format; a newer one is refused."""
 KEPT = 2
+GIVEN = "given in Python"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +57,19 @@ class Config:
     layout: dict[str, Any] | None = None
     """The maze itself, so that a run outlives the text file it was drawn in."""
     simulated: dict[str, Any] | None = None
-    """What a Gymnasium environment is made of; empty if it was given in Python."""
+    """What a Gymnasium environment is made of, or what is known of one that was given in Python."""
     version: str = __version__
     format: int = FORMAT
 
-    def environment(self) -> World:
-        """What was explored."""
-        if self.simulated:
+    def environment(self, env: World | None = None) -> World:
+        """What was explored; `env` is it, where it was given in Python and only its maker can make it."""
+        if env is not None:
+            for kind, now in _description(env).items():
+                if _tuples(now) != _tuples(getattr(self, kind)):
+                    then = self.simulated or self.layout
+                    raise UserError(f"env= is not what this run explored: {now} here, {then} there")
+            return env
+        if self.simulated and GIVEN not in self.simulated:
             return registered(**{k: _tuples(v) for k, v in self.simulated.items()})
         if self.simulated is not None:
             raise UserError(
@@ -80,8 +87,8 @@ class Config:
             return Method.from_json(self.settings)
         except (ValueError, TypeError) as error:
             raise UserError(
-                f"this run was made by upside {self.version}, which has other settings than "
-                f"{__version__} ({error}): use that version"
+                f"this run has other settings than upside {__version__} knows ({error}): use what made "
+                f"it, upside {self.version}"
             ) from None
 
 
@@ -110,10 +117,21 @@ def _description(env: World) -> dict[str, Any]:
     """What an environment can be made of again."""
     if isinstance(env, Maze):
         return {"layout": dataclasses.asdict(env.layout)}
-    return {"simulated": getattr(env, "source", None) or {}}
+    if getattr(env, "source", None):
+        return {"simulated": env.source}  # type: ignore[attr-defined]
+    known = {
+        "observation_size": env.observation_size,
+        "action_size": env.action_size,
+        "features": getattr(env, "discriminator_features", None),
+        "space": dataclasses.asdict(env.space),
+    }
+    return {"simulated": {GIVEN: env.name, **known}}
 
 
 def _tuples(value: Any) -> Any:
+    """As it was before it became JSON."""
+    if isinstance(value, dict):
+        return {k: _tuples(v) for k, v in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 

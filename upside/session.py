@@ -55,7 +55,7 @@ class Session:
         self.ended = "running"
         self.history: list[dict[str, Any]] = []
         self.listeners: list[Listener] = []
-        env, method = config.environment() if env is None else env, config.build()
+        env, method = config.environment(env), config.build()
         cores = cores or (len(usable_cores()) if jax.default_backend() == "cpu" else 1)
         self.discovery = Discovery(env, method, config.seed, config.max_interactions, cores)
         self._metrics: Any = None

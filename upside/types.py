@@ -81,6 +81,15 @@ class Space:
     high: tuple[float, ...]
     buckets: tuple[int, ...]
 
+    @property
+    def units(self) -> np.ndarray:
+        """What counts as the same distance along each feature, the longest side's being 1.
+
+        A position and a velocity have no common unit: the box says how far apart is far.
+        """
+        width = np.subtract(self.high, self.low)
+        return (width / width.max()).astype(np.float32)
+
     def bucket(self, features: np.ndarray) -> np.ndarray:
         """Flat index of the bucket of each row of `features`, -1 outside the box."""
         features = np.asarray(features)

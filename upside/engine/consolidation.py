@@ -81,7 +81,7 @@ def drop_trespassers(run: Discovery, x: Expansion) -> None:
     growth, k_discr = run.method.growth, run.method.judge.k_discr
     classes, size, features = run.arrays.buffers.shape
     noise = run.rng().standard_normal((classes, COPIES * size, features), np.float32)
-    noise *= growth.check_blur * run.radius
+    noise *= growth.check_blur * run.radius * run.env.space.units
     before = discriminabilities(run, None, noise)
     while x.children:
         judge(run, x, 3 * k_discr)

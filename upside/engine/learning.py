@@ -200,7 +200,7 @@ def judge(run: Discovery, x: Expansion, steps: int) -> None:
         scored.astype(np.int32),
         labels(run),
         np.int32(steps),
-        np.float32(run.method.judge.jitter * run.radius),
+        run.method.judge.jitter * run.radius * run.env.space.units,
         run.key(),
     )
     run.set(judge=fitted)

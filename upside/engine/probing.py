@@ -43,7 +43,8 @@ def _diffuse_around_root(run: Discovery) -> None:
     )
     first = around[: plan.buffer_episodes].reshape(-1, around.shape[-1])
     run.arrays.buffers[0], run.arrays.counts[0] = first, len(first)
-    run.radius = freespace.radius(around[:walks].reshape(-1, around.shape[-1]))
+    seen = around[:walks].reshape(-1, around.shape[-1])
+    run.radius = freespace.radius(seen / run.env.space.units)
 
 
 def probe(run: Discovery, gate: Gate, node: int, slots: np.ndarray) -> None:
@@ -72,14 +73,14 @@ def measure(run: Discovery) -> None:
 
 
 def _diffusing(run: Discovery) -> np.ndarray:
-    """The diffusing states of every node's probes."""
-    return np.asarray(run.arrays.probes.features)[:, :, run.method.plan.T :]
+    """The diffusing states of every node's probes, measured alike along all features."""
+    return np.asarray(run.arrays.probes.features)[:, :, run.method.plan.T :] / run.env.space.units
 
 
 def _taken(run: Discovery) -> np.ndarray:
-    """All states of consolidated policies."""
+    """All states of consolidated policies, in the same way."""
     buffers = run.arrays.buffers[: len(run.tree)]
-    return buffers.reshape(-1, buffers.shape[-1])
+    return buffers.reshape(-1, buffers.shape[-1]) / run.env.space.units
 
 
 def glean(run: Discovery, gate: Gate, node: int) -> None:
@@ -89,7 +90,8 @@ def glean(run: Discovery, gate: Gate, node: int) -> None:
     probes: what those have claimed in vain is not claimed again under another number.
     """
     T, replay, probes = run.method.plan.T, run.arrays.replay, run.arrays.probes
-    states = np.asarray(replay.judged)[: int(replay.size), -run.method.plan.H :]
+    judged = np.asarray(replay.judged)[: int(replay.size), -run.method.plan.H :]
+    states = judged / run.env.space.units
     known = _diffusing(run)[node].reshape(-1, states.shape[-1])
     taken, distance = np.concatenate([_taken(run), known]), gate.reach * run.radius
     far = np.flatnonzero(freespace.clearance(states[:, -1], taken) > distance)
@@ -103,7 +105,7 @@ def glean(run: Discovery, gate: Gate, node: int) -> None:
         row = np.asarray(replay.rows[episode])
         probes.obs[node, slot, : T + 1] = np.concatenate([row[:, :o], row[-1:, o + a : -1]])
         probes.action[node, slot, :T] = row[:, o : o + a]
-        probes.features[node, slot, T:] = states[episode]
+        probes.features[node, slot, T:] = judged[episode]
         run.tree[node].forget([int(slot)])
 
 

@@ -18,7 +18,7 @@ from upside.engine.host import Host
 from upside.envs.host import HostEnv
 from upside.nets import Actor
 from upside.skills.plan import Plan
-from upside.types import Environment, Trajectory, UserError, World
+from upside.types import Environment, Trajectory, World
 
 
 @runtime_checkable
@@ -109,14 +109,9 @@ class Device:
     walks = 0
 
     def __init__(self, env: Environment) -> None:
-        if not env.deterministic:
-            raise UserError(
-                f"{env.name} is not deterministic: of environments in JAX, only deterministic ones "
-                "can be explored yet"
-            )
         self.env = env
         self.walk = compiled("walk", self._walk, 0)
-        self._collect = compiled("collect", functools.partial(collect.collect, env), 0, 1)
+        self._collect = compiled("collect", self._collected, 0, 1)
         self.execute = compiled("execute", self._execute, 0, 1, 2)
         self.explore = compiled("explore", self._explore, 0, 1, 2)
         self.chase = compiled("chase", self._chase, 0)
@@ -141,6 +136,9 @@ class Device:
     ) -> Trajectory:
         """All of them: what is not wanted costs next to nothing."""
         return self._collect(plan, episodes, actors, starts, mode, sigma, key)
+
+    def _collected(self, plan: Plan, episodes: int, *rest: Any) -> Trajectory:
+        return collect.collect(self.env, plan, episodes, *rest)
 
     def _execute(
         self,
@@ -237,10 +235,31 @@ class Device:
         return obs, jax.vmap(self.env.features)(obs), action
 
 
+class Chance(Device):
+    """Where chance has a say, no two walks to a node end alike: every episode begins with its own."""
+
+    walks = 1
+
+    def _walk(
+        self, T: int, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
+    ) -> tuple[Any, Array]:
+        (_, obs, _), passed = super()._walk(T, bank, path, length, key)
+        return ((bank, path, length), obs), passed
+
+    def _collected(
+        self, plan: Plan, episodes: int, actors: Actor, starts: Any, *rest: Any
+    ) -> Trajectory:
+        (*way, key), number = rest, jax.tree.leaves(actors)[0].shape[0] * episodes
+        walk_key, key = jax.random.split(key)
+        walk = lambda key: collect.walk(self.env, *starts[0], plan.T, key)[0]  # noqa: E731
+        places = jax.vmap(walk)(jax.random.split(walk_key, number))
+        return super()._collected(plan, episodes, actors, places, *way, key)
+
+
 @functools.lru_cache(maxsize=8)
 def _device(env: Environment) -> Device:
     """One for all runs on an environment: they share its programs."""
-    return Device(env)
+    return Device(env) if env.deterministic else Chance(env)
 
 
 def of(env: World, cores: int = 1) -> Rollouts:

@@ -95,7 +95,7 @@ class Programs:
         own_counts: Int[Array, " n"],
         labels: Int[Array, " n"],
         steps: Int[Array, ""],
-        blur: Float[Array, ""],
+        blur: Float[Array, ...],
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Array]:
         """Fit the judge on all state buffers, then score the children on their own states."""

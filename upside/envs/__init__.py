@@ -59,6 +59,13 @@ def given(env: Any) -> World:
             f"env={env!r} is not an environment for upside: a Gymnasium one is wrapped, "
             "upside.environment(make, ...)"
         )
+    try:
+        hash(env)
+    except TypeError:
+        raise UserError(
+            f"env={env.name} has no hash, by which its compiled programs are found again: make it a "
+            "frozen dataclass of numbers and tuples"
+        ) from None
     return env
 
 

@@ -4,6 +4,10 @@ The paper's agents move on their backs too, so falling ends nothing (Half-Cheeta
 policy observes is a body's joints and velocities without its place: the discriminator's features are
 not part of it, and a skill works wherever it starts. Ant's contact forces are left out: they are 78
 of 105 numbers, mostly zero, and came with v5; with 27 the Ant is the one of the paper's time.
+
+Every episode starts in the same state, the paper's "designated initial state s_0" (Sect. 2): Gymnasium
+shakes it a little by default, and what falls on its feet in one episode falls on its back in the next
+(docs/research.md has what that changes).
 """
 
 from __future__ import annotations
@@ -69,5 +73,6 @@ def make(
         buckets or (BUCKETS,),
         name=name,
         size=CONTROL,
+        reset_noise_scale=0.0,
         **body.options,
     )

@@ -64,7 +64,7 @@ class Discriminator:
         """Before the first policy: inputs in units of the root's diffusing radius."""
         if not self.feature_scale or not radius:
             return state
-        unit = np.full(state.scale.shape, self.feature_scale * radius, np.float32)
+        unit = self.feature_scale * radius * env.space.units
         return eqx.tree_at(lambda s: s.scale, state, jnp.asarray(unit))
 
     def fit(
@@ -74,12 +74,12 @@ class Discriminator:
         counts: Int[Array, " capacity"],
         weights: Float[Array, " capacity"],
         steps: Int[Array, ""],
-        blur: Float[Array, ""],
+        blur: Float[Array, ...],
         key: PRNGKeyArray,
     ) -> State:
         """`steps` updates on (state, policy) pairs drawn from the state buffers in proportion to `weights`.
 
-        States are blurred by Gaussian noise of scale `blur`: a network that is fitted for a whole run
+        States are blurred by Gaussian noise of scale `blur` (along each feature): a network that is fitted for a whole run
         on the same hundred states of a policy would learn them by heart. `steps` is traced (rounded up
         to a multiple of CHUNK), so that it never compiles anew.
         """
