@@ -26,7 +26,7 @@ from upside.types import Space, Step, UserError
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 HEADINGS = [(0.0, 0.0), EAST, NORTH, NORTH]  # the last starts where the first has led
 ENDS = np.array([[2.5, 2.5], [12.5, 2.5], [2.5, 12.5], [12.5, 12.5]], np.float32)
-MAPS = [name for name, entry in figures.FIGURES.items() if entry.plane]
+MAPS = [name for name, entry in figures.FIGURES.items() if entry.features]
 
 
 def skill(heading):
@@ -121,7 +121,7 @@ def open_run():
 
 def known(run, directed, centers):
     """The run with rollouts that are written down, since compiling them takes seconds."""
-    noise = np.random.default_rng(0).normal(0.0, 1.0, (len(centers), 10, 10, 2))
+    noise = np.random.default_rng(0).normal(0.0, 1.0, (len(centers), 10, 10, centers.shape[1]))
     rollouts = Rollouts(directed, (centers[:, None, None] + noise).astype(np.float32))
 
     class Known(Run):
@@ -350,14 +350,30 @@ def test_other_planes_are_drawn_as_a_box_without_walls(open_run, tmp_path):
 
 
 @pytest.mark.parametrize("name", MAPS)
-@pytest.mark.parametrize("dimension", [1, 3])
-def test_maps_of_other_dimensions_are_refused(name, dimension):
-    with pytest.raises(UserError, match=rf"needs 2 features, but open has {dimension}.*curves"):
-        figures.draw(name, handmade(Open(dimension)))
+def test_maps_of_three_dimensions_are_refused(name):
+    with pytest.raises(UserError, match=r"features, but open has 3: choose from: curves$"):
+        figures.draw(name, handmade(Open(3)))
 
 
-def test_draw_all_leaves_out_what_cannot_be_drawn(tmp_path):
-    assert [path.name for path in figures.draw_all(handmade(Open(1)), tmp_path)] == ["curves.png"]
+@pytest.fixture(scope="module")
+def line_run():
+    ends = (ENDS - ENDS[0])[:, :1]
+    steps = [np.linspace(0.0, end, 11, dtype=np.float32) for end in ends]
+    return known(handmade(Open(1), ends), [ends[:1], *steps[1:]], ends)
+
+
+def test_a_single_feature_is_drawn_over_the_steps_of_an_episode(line_run):
+    figure = figures.draw("policies", line_run)
+    ax = figure.axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("steps of the episode", "feature 1")
+    (skill,), (dots,) = artists(figure, "skill-1"), artists(figure, "diffusing-1")
+    np.testing.assert_allclose(skill.get_xdata(), np.arange(11))
+    assert set(dots.get_xdata()) == set(range(11, 21))
+
+
+def test_draw_all_leaves_out_what_cannot_be_drawn(line_run, tmp_path):
+    drawn = [path.stem for path in figures.draw_all(line_run, tmp_path)]
+    assert drawn == ["policies", "growth", "curves"]
 
 
 # ---------------------------------------------------------------- several runs in one picture

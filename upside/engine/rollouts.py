@@ -251,7 +251,8 @@ class Chance(Device):
     ) -> Trajectory:
         (*way, key), number = rest, jax.tree.leaves(actors)[0].shape[0] * episodes
         walk_key, key = jax.random.split(key)
-        walk = lambda key: collect.walk(self.env, *starts[0], plan.T, key)[0]  # noqa: E731
+        bank, path, length = starts[0]
+        walk = lambda key: collect.walk(self.env, bank, path, length, plan.T, key)[0]  # noqa: E731
         places = jax.vmap(walk)(jax.random.split(walk_key, number))
         return super()._collected(plan, episodes, actors, places, *way, key)
 

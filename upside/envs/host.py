@@ -96,6 +96,14 @@ class HostEnv:
     def discriminator_features(self) -> str:
         return str(self._features)
 
+    @property
+    def feature_names(self) -> list[str]:
+        """As a picture's axes have them."""
+        kind, names = self._features.source, self._features.names
+        if len(names) != len(self.space.low):
+            return [f"{names[0]} {i}" for i in range(len(self.space.low))]
+        return [f"observation {name}" for name in names] if kind == "obs" else list(names)
+
     def _new(self) -> gymnasium.Env:
         import gymnasium
 

@@ -34,16 +34,16 @@ class Entry:
 
     picture: Callable[[Scene], Figure]
     about: str
-    plane: bool = True
-    """Whether it is a map, so that it needs an environment of two features."""
+    features: tuple[int, ...] | None = (2,)
+    """Of how many features it can be drawn; None: of any number."""
 
 
 FIGURES: dict[str, Entry] = {
-    "policies": Entry(policies, "every policy: its skill as a line, its diffusing states as dots"),
-    "growth": Entry(growth, "the tree as it grew, frame by frame"),
-    "curves": Entry(
-        curves, "policies, buckets and discriminability over interactions", plane=False
+    "policies": Entry(
+        policies, "every policy: its skill as a line, its diffusing states as dots", (1, 2)
     ),
+    "growth": Entry(growth, "the tree as it grew, frame by frame", (1, 2)),
+    "curves": Entry(curves, "policies, buckets and discriminability over interactions", None),
     "discriminator": Entry(discriminator, "the most likely policy of every place, and how sure"),
     "coverage": Entry(coverage, "which buckets are covered, and by what"),
 }
@@ -66,7 +66,7 @@ def draw_all(run: Run, directory: str | Path) -> list[Path]:
     scene = Scene(run)
     paths = []
     for name, entry in FIGURES.items():
-        if scene.dimension == 2 or not entry.plane:
+        if entry.features is None or scene.dimension in entry.features:
             paths.append(Path(directory) / f"{name}.png")
             _draw(name, scene, paths[-1])
     return paths
@@ -74,11 +74,13 @@ def draw_all(run: Run, directory: str | Path) -> list[Path]:
 
 def _draw(name: str, scene: Scene, path: Path | None) -> Figure:
     """Refuse what cannot be drawn or saved before the work of drawing it."""
-    if FIGURES[name].plane and scene.dimension != 2:
-        others = ", ".join(n for n, entry in FIGURES.items() if not entry.plane)
+    allowed, dimension = FIGURES[name].features, scene.dimension
+    if allowed is not None and dimension not in allowed:
+        any_number = ((n, entry.features or (dimension,)) for n, entry in FIGURES.items())
+        others = ", ".join(n for n, those in any_number if dimension in those)
         raise UserError(
-            f"figure '{name}' is a map and needs 2 features, but {scene.run.env.name} has "
-            f"{scene.dimension}: choose from: {others}"
+            f"figure '{name}' needs {' or '.join(map(str, allowed))} features, but "
+            f"{scene.run.env.name} has {dimension}: choose from: {others}"
         )
     if path is not None:
         _check_suffix(path)

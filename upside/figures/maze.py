@@ -28,16 +28,16 @@ def ground(
 
     Solid blocks are filled and lie under everything, or they are hatched only, on top of it.
     """
-    low, high = scene.run.env.space.low, scene.run.env.space.high
+    low, high = scene.extent
     layout = layout_of(scene)
     _buckets(ax, scene)
     if layout is not None:
         _solid(ax, layout, filled)
         _walls(ax, layout, walls, depth)
-        names = ("x (maze units)", "y (maze units)")
+        names = ["x (maze units)", "y (maze units)"]
     else:
         _outline(ax, scene)
-        names = ("feature 1", "feature 2")
+        names = scene.axes
     ax.plot(
         *scene.start, "*", color="white", mec="black", ms=13, mew=1.1, zorder=ABOVE + 1, gid="start"
     )
@@ -45,19 +45,23 @@ def ground(
     margin = 0.012 * np.subtract(high, low)
     ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
     ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
-    width, height = np.subtract(high, low)
-    same_units = layout is not None or 1 / OBLONG <= width / height <= OBLONG
-    ax.set_aspect("equal" if same_units else "auto")
+    ax.set_aspect("equal" if _to_scale(scene) else "auto")
     ax.spines[:].set_visible(False)
 
 
 def page(scene: Scene, side: float, margin: float) -> tuple[float, float]:
     """Width and height of a figure that holds a map of this size, and a title and legend of that height."""
-    width, height = np.subtract(scene.run.env.space.high, scene.run.env.space.low)[:2]
-    if layout_of(scene) is None and not 1 / OBLONG <= width / height <= OBLONG:
-        width = height = 1.0
+    width, height = np.subtract(*scene.extent[::-1]) if _to_scale(scene) else (1.0, 1.0)
     scale = side / max(width, height)
     return max(scale * width, 0.55 * side), max(scale * height, 0.2 * side) + margin
+
+
+def _to_scale(scene: Scene) -> bool:
+    """Whether both axes have the same unit."""
+    if layout_of(scene) is not None or scene.dimension != 2:
+        return scene.dimension == 2
+    width, height = np.subtract(*scene.extent[::-1])
+    return bool(1 / OBLONG <= width / height <= OBLONG)
 
 
 def layout_of(scene: Scene) -> Layout | None:
@@ -69,9 +73,9 @@ def _buckets(ax: Axes, scene: Scene) -> None:
     """The grid in which coverage is counted."""
     from matplotlib.collections import LineCollection
 
-    (x0, y0), (x1, y1) = scene.run.env.space.low, scene.run.env.space.high
-    columns, rows = scene.run.env.space.buckets
-    lines = [[(x, y0), (x, y1)] for x in np.linspace(x0, x1, columns + 1)]
+    (x0, y0), (x1, y1) = scene.extent
+    *columns, rows = scene.run.env.space.buckets  # none of steps
+    lines = [[(x, y0), (x, y1)] for n in columns for x in np.linspace(x0, x1, n + 1)]
     lines += [[(x0, y), (x1, y)] for y in np.linspace(y0, y1, rows + 1)]
     ax.add_collection(
         LineCollection(lines, colors=GRID, linewidths=0.6, zorder=BELOW, gid="buckets")
@@ -103,7 +107,7 @@ def _outline(ax: Axes, scene: Scene) -> None:
     """The box that coverage is counted in; dashed, since no wall keeps an agent inside."""
     from matplotlib.patches import Rectangle
 
-    low, high = scene.run.env.space.low, scene.run.env.space.high
+    low, high = scene.extent
     box = Rectangle((low[0], low[1]), high[0] - low[0], high[1] - low[1], fill=False, ec=PALE)
     box.set(linestyle="--", zorder=ABOVE, gid="box")
     ax.add_patch(box)

@@ -40,15 +40,14 @@ def policies(scene: Scene) -> Figure:
 def plot_policies(ax: Axes, scene: Scene, who: Iterable[int], dot: float, line: float) -> None:
     """Dots and lines of some policies; the root has no skill, hence no line."""
     for z in who:
-        color, states = scene.colors[z], scene.rollouts.diffusing[z].reshape(-1, 2)
+        color, states = scene.colors[z], scene.dots(z)
         ax.plot(
             *states.T, ".", color=color, ms=dot, mew=0, alpha=0.55, zorder=2, gid=f"diffusing-{z}"
         )
         if z:
-            ax.plot(*scene.skills[z].T, color=color, lw=line, zorder=4, gid=f"skill-{z}")
-            ax.plot(
-                *scene.skills[z, -1], "o", color=color, ms=2 * line, mew=0, zorder=5, gid=f"end-{z}"
-            )
+            path, big = scene.line(z), 2 * line
+            ax.plot(*path.T, color=color, lw=line, zorder=4, gid=f"skill-{z}")
+            ax.plot(*path[-1], "o", color=color, ms=big, mew=0, zorder=5, gid=f"end-{z}")
 
 
 def number_policies(ax: Axes, scene: Scene) -> None:

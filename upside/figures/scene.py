@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Scene:
-    """A run and its rollouts, in the coordinates of the discriminator's features."""
+    """A run and its rollouts, in the coordinates of the discriminator's features.
+
+    Where there is but one, it is drawn over the steps of an episode.
+    """
 
     run: Run
 
@@ -34,9 +37,9 @@ class Scene:
         return self.run.rollouts()
 
     @functools.cached_property
-    def start(self) -> Float[np.ndarray, " feat"]:
-        """Features of s_0."""
-        return self.skills[0, 0]
+    def start(self) -> Float[np.ndarray, " 2"]:
+        """s_0, as it is drawn."""
+        return self.line(0)[0]
 
     @functools.cached_property
     def skills(self) -> Float[np.ndarray, "policies steps feat"]:
@@ -53,10 +56,45 @@ class Scene:
         diagonal = float(np.linalg.norm(np.subtract(space.high, space.low)))
         return colors.of_policies(self.skills[:, -1], diagonal)
 
-    def place(self, policy: int) -> Float[np.ndarray, " feat"]:
+    @property
+    def extent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Corners of the plane that is drawn."""
+        space = self.run.env.space
+        if self.dimension == 1:
+            steps = float(self.run.method.plan.H_max)
+            return np.array([0.0, *space.low]), np.array([steps, *space.high])
+        return np.array(space.low), np.array(space.high)
+
+    @property
+    def axes(self) -> list[str]:
+        """What the plane's axes are called."""
+        env = self.run.env
+        numbered = [f"feature {i + 1}" for i in range(self.dimension)]
+        names = list(getattr(env, "feature_names", numbered))
+        return ["steps of the episode", *names] if self.dimension == 1 else names
+
+    def _drawn(self, features: np.ndarray, first: int) -> Float[np.ndarray, "*steps 2"]:
+        """Features of consecutive steps in the plane."""
+        if self.dimension != 1:
+            return features
+        steps = np.broadcast_to(first + np.arange(features.shape[-2])[:, None], features.shape)
+        return np.concatenate([steps, features], axis=-1)
+
+    def line(self, policy: int) -> Float[np.ndarray, "steps 2"]:
+        """The last skill of a policy, as it is drawn."""
+        T = self.run.method.plan.T
+        return self._drawn(self.skills[policy], T * max(self.run.tree[policy].depth - 1, 0))
+
+    def dots(self, policy: int) -> Float[np.ndarray, "states 2"]:
+        """The diffusing states of a policy, as they are drawn."""
+        states = self.rollouts.diffusing[policy]
+        first = self.run.method.plan.prefix(self.run.tree[policy].depth) + 1
+        return self._drawn(states, first).reshape(-1, 2)
+
+    def place(self, policy: int) -> Float[np.ndarray, " 2"]:
         """Where a policy ends up: the middle of its diffusing part, or the end of its skill."""
-        states = self.rollouts.diffusing[policy].reshape(-1, self.dimension)
-        return states.mean(axis=0) if len(states) else self.skills[policy, -1]
+        states = self.dots(policy)
+        return states.mean(axis=0) if len(states) else self.line(policy)[-1]
 
     @functools.cached_property
     def covered(self) -> tuple[set[int], set[int]]:
