@@ -66,8 +66,13 @@ def resume(where: Path, asked: Request) -> None:
 
 def carry_out(job: Job) -> None:
     """Do it; a single goal is put in words and drawn."""
+    from rich.console import Console
+
+    from upside.progress import Reaching
+
     try:
-        found, run = job.perform(), job.run
+        with Reaching(Console()) as live:
+            found, run = job.perform(live), job.run
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"continue with 'upside resume {job.where}'") from None
     if len(found) > 1:

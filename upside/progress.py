@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import BarColumn
+from rich.progress import Progress as Bars
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from upside.downstream.reach import Finetuning
 from upside.engine.discovery import Discovery
 
 
@@ -64,6 +68,33 @@ class Progress:
             state = "satisfied" if growth.satisfied(child) else "training"
             table.add_row(f"  child {child.slot}", bar, f"d = {child.d:.2f}", state)
         return [title, table]
+
+
+class Reaching:
+    """The same for goals that are being reached; nothing where nobody looks."""
+
+    def __init__(self, console: Console):
+        columns = (
+            "{task.description}",
+            BarColumn(),
+            "{task.percentage:.0f} %",
+            "{task.fields[best]}",
+        )
+        self.live = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.task = self.live.add_task("choosing a policy", total=1.0, best="")
+
+    def __enter__(self) -> Reaching:
+        self.live.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.live.stop()
+
+    def __call__(self, tuned: Finetuning) -> None:
+        best = np.asarray(tuned.chains.best_return)
+        said = f"best return {best.max():.3f}" if best.size == 1 else f"{(best > 0).sum()} reached"
+        said = said if np.isfinite(best).any() else ""
+        self.live.update(self.task, description="fine-tuning", completed=tuned.progress, best=said)
 
 
 def _clock(seconds: float) -> str:

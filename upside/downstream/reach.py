@@ -140,6 +140,13 @@ class Finetuning:
     def done(self) -> bool:
         return bool(np.all(tune.ended(self.tuning, self.chains, self.budgets)))
 
+    @property
+    def progress(self) -> float:
+        """Share of the work that is done."""
+        ended = tune.ended(self.tuning, self.chains, self.budgets)
+        spent = np.asarray(self.chains.spent) / np.maximum(np.asarray(self.budgets), 1)
+        return float(np.mean(np.where(ended, 1.0, np.minimum(spent, 1.0))))
+
     def step(self) -> dict[str, Any]:
         """One round of every chain that is not ended."""
         self.rounds += 1

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,27 +107,33 @@ class Job:
     tuned: Finetuning | None
     """None if nothing is to be learned."""
 
-    def perform(self) -> list[Reached]:
-        """From where the same request was interrupted, or from the start; the numbers are written."""
+    def perform(self, listen: Callable[[Finetuning], None] | None = None) -> list[Reached]:
+        """From where the same request was interrupted, or from the start; the numbers are written.
+
+        `listen` is called after every round.
+        """
         directory, curves = RunDirectory(self.where), []
         if self.tuned is None:
             seed = self.asked.seed
             found = [reach.zero_shot(self.run, goal, seed=seed) for goal in self.goals]
         else:
-            self._finetune(self.tuned, directory)
+            self._finetune(self.tuned, directory, listen or (lambda _: None))
             found, curves = self.tuned.results(), self.tuned.curves()
         said = {"goals": [one.numbers() for one in found], "curves": curves}
         directory.keep("result.json", json.dumps(said, allow_nan=False) + "\n")
         shutil.rmtree(self.where / "checkpoints", ignore_errors=True)  # large, and of no use now
         return found
 
-    def _finetune(self, tuned: Finetuning, directory: RunDirectory) -> None:
+    def _finetune(
+        self, tuned: Finetuning, directory: RunDirectory, listen: Callable[[Finetuning], None]
+    ) -> None:
         saved = directory.load_checkpoint()
         if saved is not None:
             tuned.restore(saved[1], unflatten(tuned.chains, saved[0]))
         last = time.perf_counter()
         while not tuned.done:
             tuned.step()
+            listen(tuned)
             if time.perf_counter() - last > SAVE_SECONDS:
                 directory.save_checkpoint(tuned.chains, tuned.state())
                 last = time.perf_counter()
