@@ -121,9 +121,23 @@ def sized(method: Method, size: Size | None) -> Method:
     if isinstance(growth, Growth):
         patience = size.patience if growth.patience else 0
         growth = dataclasses.replace(growth, k_steps=size.k_steps, patience=patience)
-    gate = dataclasses.replace(method.gate, probe=size.probe) if method.gate else None
     plan = dataclasses.replace(method.plan, T=T, H=H, H_max=H_max)
-    return dataclasses.replace(method, plan=plan, learner=learner, growth=growth, gate=gate)
+    method = dataclasses.replace(method, plan=plan, learner=learner, growth=growth)
+    return method if method.gate is None else _gated(method, size)
+
+
+def _gated(method: Method, size: Size) -> Method:
+    """How our own default finds and follows probes there."""
+    assert method.gate is not None
+    learner = method.learner
+    if isinstance(learner, TD3):
+        learner = dataclasses.replace(learner, imitation=size.imitation)
+    return dataclasses.replace(
+        method,
+        gate=dataclasses.replace(method.gate, probe=size.probe, probes=size.probes),
+        practice=dataclasses.replace(method.practice, fresh=size.fresh),
+        learner=learner,
+    )
 
 
 LEARNERS = {"td3": TD3, "sac": SAC}

@@ -91,7 +91,7 @@ class Reaching:
         self.live.stop()
 
     def __call__(self, tuned: Finetuning) -> None:
-        best = np.asarray(tuned.chains.best_return)
+        best = tuned.each(lambda share: share.best_return)
         said = f"best return {best.max():.3f}" if best.size == 1 else f"{(best > 0).sum()} reached"
         said = said if np.isfinite(best).any() else ""
         self.live.update(self.task, description="fine-tuning", completed=tuned.progress, best=said)

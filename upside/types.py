@@ -113,8 +113,14 @@ class Size:
     k_steps: int
     probe: Literal["held", "rhythm"]
     """What moves it: a held action, or a rhythm."""
+    probes: int
+    """Episodes that look for free space around a policy."""
     patience: int
     """Rounds in which a policy has to get better."""
+    fresh: int
+    """Noise-free episodes a round by which a policy is judged: noise may change everything that follows."""
+    imitation: float
+    """How much an actor imitates what its claim's probe did, where it is paid at the skill's end."""
 
 
 @runtime_checkable

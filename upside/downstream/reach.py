@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -87,7 +89,11 @@ class Reached:
 
 
 class Finetuning:
-    """All tasks side by side; between two rounds everything that changes is in `chains` and `history`."""
+    """All tasks side by side; between two rounds everything that changes is in `chains` and `history`.
+
+    They are shared out among the cores, each share one compiled program in a thread of its own: tasks
+    do not depend on one another, so their numbers are the same on any number of cores.
+    """
 
     def __init__(
         self,
@@ -97,7 +103,9 @@ class Finetuning:
         tuning: Tuning | None = None,
         horizon: int | None = None,
         seed: int = 0,
+        cores: int = 0,
     ):
+        """`cores`: 0 for all there are."""
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
         self.tuning = tuning or default(run)
         self.tuning.check()
@@ -111,21 +119,23 @@ class Finetuning:
                 f"times: give at least {needed}, and as much again to fine-tune one"
             )
         self.gamma = self.tuning.learner.gamma
-        self.rollouts = rollouts.of(run.env, len(usable_cores()))
+        cores = cores or len(usable_cores())
+        self.rollouts = rollouts.of(run.env, cores)
+        self.shares = math.gcd(len(tasks), cores)  # alike, so that one program serves them all
         explored = select.explore(run, self.tuning.n_explo, self.horizon, seed)
         self.choices = [
             select.choose(task, self.gamma, explored, self._rng(task)) for task in tasks
         ]
         stages = tune.stages(run, self.choices, self.horizon)
-        self.chains: Chain = stack(
+        self.chains = stack(
             [
                 tune.chain(run, choice, self.tuning, stages, self.horizon, self._rng(task))
                 for task, choice in zip(tasks, self.choices, strict=True)
             ]
         )
-        self.budgets = jnp.asarray([budget - choice.interactions for choice in self.choices])
-        self.together = stack(tasks)
-        self.rounds = 0
+        self.budgets = np.array([budget - choice.interactions for choice in self.choices])
+        self.together = self._shared(stack(tasks))
+        self.rounds, self._began = 0, False
         self.history: list[dict[str, Any]] = []
         """A line a round: what each chain has spent, and its noise-free return and best so far."""
 
@@ -137,34 +147,65 @@ class Finetuning:
         return host_key(self.seed, _number(task), what)
 
     @property
+    def chains(self) -> Chain:
+        """All of them, in the order of the tasks."""
+        if self.shares == 1:
+            return self._chains[0]
+        back = np.argsort(np.concatenate(self._shared(np.arange(len(self.tasks)))), kind="stable")
+        join = lambda *leaves: jnp.concatenate(leaves)[back]  # noqa: E731
+        return jax.tree.map(join, *self._chains)
+
+    @chains.setter
+    def chains(self, chains: Chain) -> None:
+        self._chains = self._shared(chains)
+
+    def _shared(self, every: Any) -> list[Any]:
+        """What belongs to each share."""
+        if self.shares == 1:
+            return [every]
+        return [
+            jax.tree.map(lambda leaf, i=i: leaf[i :: self.shares], every)
+            for i in range(self.shares)
+        ]
+
+    def each(self, what: Callable[[Chain], Any]) -> np.ndarray:
+        """A number of every chain, in the order of the tasks."""
+        return np.stack([np.asarray(what(share)) for share in self._chains], axis=1).ravel()
+
+    @property
     def done(self) -> bool:
-        return bool(np.all(tune.ended(self.tuning, self.chains, self.budgets)))
+        return bool(np.all(self._ended()))
+
+    def _ended(self) -> np.ndarray:
+        budgets = iter(self._shared(jnp.asarray(self.budgets)))
+        return self.each(lambda share: tune.ended(self.tuning, share, next(budgets)))
 
     @property
     def progress(self) -> float:
         """Share of the work that is done."""
-        ended = tune.ended(self.tuning, self.chains, self.budgets)
-        spent = np.asarray(self.chains.spent) / np.maximum(np.asarray(self.budgets), 1)
-        return float(np.mean(np.where(ended, 1.0, np.minimum(spent, 1.0))))
+        spent = self.each(lambda share: share.spent) / np.maximum(self.budgets, 1)
+        return float(np.mean(np.where(self._ended(), 1.0, np.minimum(spent, 1.0))))
 
     def step(self) -> dict[str, Any]:
         """One round of every chain that is not ended."""
         self.rounds += 1
         keys = jnp.stack([self._key(task, self.rounds) for task in self.tasks])
-        self.chains, gained = tune.round_of_all(
-            self.rollouts,
-            self.tuning,
-            self.run.method.plan.T,
-            self.together,
-            self.chains,
-            self.budgets,
-            keys,
+        budgets = self._shared(jnp.asarray(self.budgets))
+        work = (self.together, self._chains, budgets, self._shared(keys))
+        one = lambda *share: jax.block_until_ready(  # noqa: E731
+            tune.round_of_all(self.rollouts, self.tuning, self.run.method.plan.T, *share)
         )
+        if not self._began or self.shares == 1:  # what is compiled is compiled once
+            after = [one(*share) for share in zip(*work, strict=True)]
+        else:
+            after = list(_threads(self.shares).map(one, *work))
+        self._chains, self._began = [chains for chains, _ in after], True
+        gained = np.stack([np.asarray(share) for _, share in after], axis=1).ravel()
         line = {
             "round": self.rounds,
-            "spent": np.asarray(self.chains.spent).tolist(),
-            "return": [float(x) if np.isfinite(x) else None for x in np.asarray(gained)],
-            "best": np.asarray(self.chains.best_return).tolist(),
+            "spent": self.each(lambda share: share.spent).tolist(),
+            "return": [float(x) if np.isfinite(x) else None for x in gained],
+            "best": self.each(lambda share: share.best_return).tolist(),
         }
         self.history.append(line)
         return line
@@ -195,7 +236,8 @@ class Finetuning:
 
     def _result(self, i: int) -> Reached:
         choice, task = self.choices[i], self.tasks[i]
-        one = jax.tree.map(lambda leaf: leaf[i], self.chains)
+        share, place = self._chains[i % self.shares], i // self.shares
+        one = jax.tree.map(lambda leaf: leaf[place], share)
         # Fresh episodes: it was chosen for those of the selection, so they flatter it.
         seed = int(self._rng(task).integers(2**31))
         fresh = select.as_it_is(self.run, task, choice.policy, EVALUATION, self.horizon, seed)
@@ -235,6 +277,11 @@ class Finetuning:
         every = _judge(task, *jax.tree.map(lambda leaf: leaf[0], seen))
         noise_free = jax.tree.map(lambda leaf: leaf[:1], every)
         return noise_free, jax.tree.map(lambda leaf: leaf[1:], every)
+
+
+@functools.cache
+def _threads(number: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number, "goals")
 
 
 @jax.jit

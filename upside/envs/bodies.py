@@ -18,8 +18,19 @@ from typing import Any
 from upside.envs.host import HostEnv, registered
 from upside.types import Size
 
-CONTROL = Size(T=50, H=50, episode=250, hidden=256, k_steps=100_000, probe="rhythm", patience=40)
-"""App. C, "control specific"; probes and patience are ours (docs/environments.md)."""
+CONTROL = Size(
+    T=50,
+    H=50,
+    episode=250,
+    hidden=256,
+    k_steps=100_000,
+    probe="rhythm",
+    probes=36,
+    patience=40,
+    fresh=1,
+    imitation=5.0,
+)
+"""App. C, "control specific"; from the probes on it is ours (docs/environments.md)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +49,7 @@ BODIES = {
         "Ant-v5",
         "MuJoCo Ant, discriminated by x and y",
         "info:x_position,y_position",
-        (-10.0, 10.0, -10.0, 10.0),
+        (-20.0, 20.0, -20.0, 20.0),
         {"terminate_when_unhealthy": False, "include_cfrc_ext_in_observation": False},
     ),
     "half-cheetah": Body(

@@ -39,6 +39,8 @@ class Experiment:
     report: Callable[[str, Experiment, list[Any], Path], str]
     """Writes what the runs show into a directory; returns what to print."""
     envs: tuple[str, ...] = MAZES
+    spaces: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """What is discriminated and covered on an environment, where it does not say so itself."""
     seeds: tuple[int, ...] = (0, 1, 2)
     published: str | None = None
     """Its table in `paper.json`."""
@@ -134,6 +136,22 @@ WITHOUT: dict[str, dict[str, Any]] = {
 """Our default without one of its parts, or with the paper's value in its place."""
 
 
+FOREIGN: dict[str, dict[str, Any]] = {
+    "gymnasium:MountainCarContinuous-v0": {},
+    "gymnasium:Swimmer-v5": {
+        "features": "info:x_position,y_position",
+        "box": (-3.0, 3.0, -3.0, 3.0),
+        "buckets": (30,),
+    },
+    "gymnasium:Pusher-v5": {
+        "features": "obs:14,15,16",
+        "box": (-1.0, 1.0, -1.5, 0.5, -0.5, 0.5),
+        "buckets": (10,),
+    },
+}
+"""A car (place and velocity), a swimmer (its place), the fingertip of an arm of seven joints."""
+
+
 def _goals(env: str, figure: str) -> Experiment:
     rows = _some("upside", "diayn-20", "smm-20", "edl-20")
     random = COVERAGE_MAZES["random"]
@@ -219,6 +237,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         envs=("ant", "half-cheetah", "walker2d"),
         seeds=(0, 1),
     ),
+    "coverage-foreign": Experiment(
+        "ours: buckets covered over interactions on environments that come with Gymnasium",
+        {"upside": Row("upside", 200_000), "random": Row("random", 200_000)},
+        control.report,
+        envs=tuple(FOREIGN),
+        spaces=FOREIGN,
+    ),
     "growth-wall-free": Experiment(
         "App. B: the tree's evolution in the wall-free maze, N_start = 4 and N_max = 8",
         {"upside": Row("upside", 100_000), "upside-paper": Row("upside-paper", 300_000)},
@@ -255,6 +280,7 @@ def tasks(
             seed,
             row.interactions if interactions is None else interactions,
             row.method,
+            experiment.spaces.get(env),
             **row.settings,
         )
         for row_name, row in experiment.rows.items()

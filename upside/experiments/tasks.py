@@ -131,10 +131,17 @@ def kept(task: Task, name: str, compute: Callable[[Task], dict[str, Any]]) -> di
 
 
 def task(
-    name: str, where: Path, env: str, seed: int, interactions: int, method: str, **settings: Any
+    name: str,
+    where: Path,
+    env: str,
+    seed: int,
+    interactions: int,
+    method: str,
+    space: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Task:
-    """The run of a row: a method with some settings on an environment."""
-    world = envs.make(env)
+    """The run of a row: a method with some settings on an environment, whose features `space` may say."""
+    world = envs.make(env, **space or {})
     value = methods.get(method, settings.pop("learner", None), world).replace(settings)
     config = runs.configure(method, value, world, seed, interactions, env)
-    return Task(name, where / f"{name}-{env}-{seed}", config)
+    return Task(name, where / f"{name}-{env.replace(':', '-')}-{seed}", config)
