@@ -13,9 +13,9 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import upside
-from upside import cli, envs, methods, runs
+from upside import cli, envs, film, methods, runs
 from upside.engine import probing, rollouts
-from upside.engine.collect import POLICY, RANDOM, host_key
+from upside.engine.collect import POLICY, RANDOM, RHYTHM, host_key
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.envs import bodies
@@ -303,6 +303,66 @@ def test_a_run_is_the_same_on_two_cores_and_resumed_from_its_checkpoint(finished
     run = upside.load(tmp_path / "run", env=pond())
     path, around = run.rollout(1)
     assert (path.shape, around.shape) == ((11, 2), (7, 2))
+
+
+def test_a_run_goes_on_after_its_environment_has_failed(tmp_path):
+    """What was done until the last checkpoint is kept; a mended environment continues it."""
+    config = runs.configure("upside", quick(), pond(), 0, BUDGET)
+    directory = runs.RunDirectory.create(tmp_path / "run", config)
+    session = Session(config, directory, checkpoint_seconds=0.0, cores=1, env=pond())
+    healthy = session.discovery.env
+
+    def fail_later(run, entry):
+        if entry["interactions"] > BUDGET / 3:
+            run.env._idle[:] = [Pond(fault="raises", at_step=3) for _ in range(99)]
+
+    session.listeners.append(fail_later)
+    with pytest.raises(UserError, match="pond failed in step 3"):
+        session.run()
+    healthy.close()
+    again = Session.resume(directory, env=pond())
+    assert 0 < again.discovery.counters.interactions < BUDGET
+    assert again.run().summary["ended"] != "running"
+
+
+def test_chains_longer_than_an_episode_are_cut(finished):
+    paths, lengths = np.array([[1, 2, 1]]), np.array([3])
+    roll, bank = finished.rollouts, finished.arrays.bank
+    obs, features, action = roll.explore(10, 15, 2, bank, paths, lengths, host_key(0, 0))
+    assert (obs.shape, features.shape, action.shape) == (
+        (1, 2, 16, 2),
+        (1, 2, 16, 2),
+        (1, 2, 15, 2),
+    )
+    actors = jax.tree.map(lambda leaf: leaf[paths], bank)
+    noise, never = np.zeros((1, 2, 5, 2), np.float32), np.full((1, 2), 99)
+    keys = jax.numpy.stack([host_key(0, 0)])
+    obs, _, _ = roll.chase(10, actors, lengths - 1, noise, never, np.array([True]), keys)
+    assert obs.shape == (1, 2, 6, 2)
+
+
+def test_rhythms_swing_between_the_bounds_and_even_ones_differ_in_phase():
+    got = walk(pond(), mode=RHYTHM, steps=4)
+    assert set(np.unique(np.sign(got.action[0, :, :4]))) == {-1.0, 1.0}
+    assert (np.abs(got.action[0, :, :4]) == 1).all()
+
+
+def test_films_of_simulators_show_every_step(finished, tmp_path):
+    class Painted(Pond):
+        render_mode = "rgb_array"
+
+        def render(self):
+            return np.full((8, 8, 3), int(10 * self.at[0]), np.uint8)
+
+    env = upside.environment(Painted, "pond", "obs:0,1", BOX, (10,))
+    config = runs.configure("upside", quick(), env, 0, BUDGET)
+    run = dataclasses.replace(
+        upside.discover("random", env=env, max_interactions=500, k_pol=10), config=config
+    )
+    pictures = film.frames(run, 0)
+    path, around = run.rollout(0)
+    assert len(pictures) == len(path) + len(around)
+    np.testing.assert_allclose([p[0, 0, 0] for p in pictures[1:]], 10 * around[:, 0], atol=1.0)
 
 
 def test_free_space_does_not_depend_on_the_unit_of_a_feature():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -107,4 +108,6 @@ def write(pictures: list[Any], path: Path, fps: int) -> None:
         raise UserError(
             f"{path}: MP4 needs pip install 'upside[film]'; .gif works without"
         ) from None
-    iio.imwrite(path, np.stack([np.asarray(p) for p in pictures]), fps=fps)
+    with warnings.catch_warnings():  # the encoder is another program: JAX need not fear the fork
+        warnings.filterwarnings("ignore", message="os.fork")
+        iio.imwrite(path, np.stack([np.asarray(p) for p in pictures]), fps=fps)

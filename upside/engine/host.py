@@ -130,7 +130,8 @@ class Host:
         for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
             own, left = jax.random.fold_in(key, row), horizon - T * int(length)
             played = self._chain_then_random(T, episodes, left, bank, path[:length], own, horizon)
-            parts.append((played.obs, played.features, played.action))
+            seen = (played.obs[:, : horizon + 1], played.features[:, : horizon + 1])
+            parts.append((*seen, played.action[:, :horizon]))
         return tuple(map(np.stack, zip(*parts, strict=True)))
 
     def _chain_then_random(
@@ -143,7 +144,8 @@ class Host:
         key: PRNGKeyArray,
         most: int | None = None,
     ) -> Played:
-        random = np.asarray(_uniform((episodes, max(steps, 0), self.env.action_size), key))
+        key, random_key = jax.random.split(key)
+        random = np.asarray(_uniform((episodes, max(steps, 0), self.env.action_size), random_key))
         stages = [(T, _follow(_row(bank, int(z)))) for z in path]
         diffuse = lambda group: (max(steps, 0), lambda t, _: random[group, t])  # noqa: E731
         return self._play(episodes, lambda group: [*stages, diffuse(group)], key, most)
@@ -174,10 +176,10 @@ class Host:
         shaken = np.where((stage >= np.asarray(noisy_from)[:, None])[..., None], noise, 0.0)
 
         def segments(group: np.ndarray) -> list[Segment]:
-            lengths = [T] * last + [horizon - last * T]
+            ends = [min((k + 1) * T, horizon) for k in range(last)] + [horizon]
             return [
-                (lengths[k], _shaken(_row(actors, k), shaken[group, k * T :]))
-                for k in range(last + 1)
+                (max(end - k * T, 0), _shaken(_row(actors, k), shaken[group, k * T :]))
+                for k, end in enumerate(ends)
             ]
 
         played = self._play(n, segments, key)
