@@ -177,7 +177,7 @@ def resume(arguments: list[str]) -> None:
 
     _start_jax()
     if asked := Request.read(options.run_dir):
-        goals.resume(options.run_dir, asked)
+        goals.resume(options.run_dir, asked, options.cores)
         return
     directory = RunDirectory.open(options.run_dir)
     session = Session.resume(directory, options.checkpoint_seconds, options.cores)

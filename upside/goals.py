@@ -56,10 +56,10 @@ def reach(options: Reach) -> None:
     carry_out(job)
 
 
-def resume(where: Path, asked: Request) -> None:
+def resume(where: Path, asked: Request, cores: int = 0) -> None:
     """Continue what was interrupted, whoever asked for it."""
     if request.result(where) is None:
-        carry_out(asked.prepare(where))
+        carry_out(asked.prepare(where, cores))
     else:
         print(f"done before: {where}")
 
@@ -75,8 +75,8 @@ def carry_out(job: Job) -> None:
             found, run = job.perform(live), job.run
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"continue with 'upside resume {job.where}'") from None
-    if len(found) > 1:
-        print(f"{len(found)} goals: {job.where / 'result.json'}")
+    if len(found) > 1 or job.asked.kind != "goal":
+        print(f"{len(found)} tasks: {job.where / 'result.json'}")
         return
     print(words(job.asked, run, found[0].numbers()))
     if len(run.env.space.low) == 2:

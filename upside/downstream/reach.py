@@ -43,12 +43,15 @@ class Measured:
     """Share of episodes that ended by the task."""
     steps: float | None
     """Mean steps of those that did; None if none did."""
+    total: float
+    """Mean return without discount."""
 
     @classmethod
     def of(cls, episodes: Episodes, gamma: float) -> Measured:
         over = np.asarray(episodes.over)
         steps = float(np.asarray(episodes.length)[over].mean()) if over.any() else None
-        return cls(float(discounted(episodes, gamma).mean()), float(over.mean()), steps)
+        total = float(np.asarray(episodes.reward).sum(-1).mean())
+        return cls(float(discounted(episodes, gamma).mean()), float(over.mean()), steps, total)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from upside.downstream import reach, tasks
@@ -32,6 +33,8 @@ class Request:
     tree: str
     """Which tree was in it."""
     goals: list[list[float]]
+    kind: str = "goal"
+    """What `goals` are: places to be reached ("goal"), or thresholds of the first feature ("beyond")."""
     radius: float = 1.0
     budget: int = 300_000
     """Interactions for each goal."""
@@ -77,7 +80,7 @@ class Request:
             (where / "checkpoints").mkdir(parents=True, exist_ok=True)
         directory.keep("config.json", json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
-    def prepare(self, where: Path) -> Job:
+    def prepare(self, where: Path, cores: int = 0) -> Job:
         """Load the run; everything that may be refused is refused here."""
         run_dir = (where / self.run).resolve()
         tree = RunDirectory.open(run_dir).load_tree()[0]["arrays_sha256"]
@@ -87,13 +90,19 @@ class Request:
                 "upside: ask again with --overwrite"
             )
         run = Run.load(run_dir)
-        goals = [tasks.goal(run.env, np.asarray(g, np.float32), self.radius) for g in self.goals]
+        places = [np.asarray(g, np.float32) for g in self.goals]
         if self.zero_shot:
+            goals = [tasks.goal(run.env, place, self.radius) for place in places]
             return Job(self, where, run, goals, None)
-        every: list[tasks.Task] = list(goals)
+        every: list[tasks.Task] = [self._task(run, place) for place in places]
         tuning = reach.TUNINGS[self.tuning](run)
-        tuned = Finetuning(run, every, self.budget, tuning, self.horizon, self.seed)
-        return Job(self, where, run, goals, tuned)
+        tuned = Finetuning(run, every, self.budget, tuning, self.horizon, self.seed, cores)
+        return Job(self, where, run, [], tuned)
+
+    def _task(self, run: Run, place: np.ndarray) -> tasks.Task:
+        if self.kind == "beyond":
+            return tasks.Beyond(jnp.asarray(place))
+        return tasks.goal(run.env, place, self.radius)
 
 
 @dataclasses.dataclass
@@ -104,6 +113,7 @@ class Job:
     where: Path
     run: Run
     goals: list[tasks.Goal]
+    """Where nothing is to be learned."""
     tuned: Finetuning | None
     """None if nothing is to be learned."""
 

@@ -38,6 +38,18 @@ class Goal(eqx.Module):
         return there.astype(float), there
 
 
+class Beyond(eqx.Module):
+    """r(s) = 1 where the first feature exceeds a threshold, at every step until H_max (App. C, control)."""
+
+    threshold: Float[Array, " 1"]
+
+    def __call__(
+        self, features: Float[Array, "steps feat"]
+    ) -> tuple[Float[Array, " steps"], Bool[Array, " steps"]]:
+        paid = features[:, 0] > self.threshold[0]
+        return paid.astype(float), jnp.zeros(features.shape[0], bool)
+
+
 class Reward(eqx.Module):
     """A reward function of the user's own, on the features of an episode's states; it ends with H_max."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from upside.experiments import control, goals, pictures, selection, tables
+from upside.experiments import control, finetune, goals, pictures, selection, tables
 from upside.experiments.tasks import Task, task
 from upside.types import unknown
 
@@ -152,6 +153,23 @@ FOREIGN: dict[str, dict[str, Any]] = {
 """A car (place and velocity), a swimmer (its place), the fingertip of an arm of seven joints."""
 
 
+CONTROL: dict[str, Row] = {
+    "upside": Row("upside", UPSIDE, paper="upside"),
+    "diayn-20": Row("diayn", UPSIDE, {"num_skills": 20, "k_pol": 100}, "diayn"),
+    "random": Row("random", UPSIDE),
+}
+"""Bodies: the same budget for every method."""
+
+
+def _control(*names: str) -> dict[str, Row]:
+    return {name: CONTROL[name] for name in names}
+
+
+def _from_scratch(paper: str) -> Row:
+    """A run without policies: what is fine-tuned knows nothing."""
+    return dataclasses.replace(CONTROL["random"], run="random", paper=paper)
+
+
 def _goals(env: str, figure: str) -> Experiment:
     rows = _some("upside", "diayn-20", "smm-20", "edl-20")
     random = COVERAGE_MAZES["random"]
@@ -228,14 +246,36 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "coverage-control": Experiment(
         "Fig. 3: buckets covered over interactions on Ant, Half-Cheetah and Walker2d",
-        {
-            "upside": Row("upside", UPSIDE),
-            "diayn-20": Row("diayn", UPSIDE, {"num_skills": 20, "k_pol": 100}),
-            "random": Row("random", UPSIDE),
-        },
+        CONTROL,
         control.report,
         envs=("ant", "half-cheetah", "walker2d"),
         seeds=(0, 1),
+    ),
+    "policies-ant": Experiment(
+        "Fig. 4: traces of the policies of UPSIDE and DIAYN on Ant",
+        _control("upside", "diayn-20"),
+        pictures.policies,
+        envs=("ant",),
+        seeds=(0,),
+        runs_of="coverage-control",
+    ),
+    "finetune-ant": Experiment(
+        "Fig. 4: 48 unknown goals in [-8, 8]², fine-tuned or learned from scratch",
+        {**_control("upside", "diayn-20"), "td3": _from_scratch("td3")},
+        finetune.goals,
+        envs=("ant",),
+        seeds=(0, 1),
+        runs_of="coverage-control",
+        following=functools.partial(goals.following, ask=finetune.around),
+    ),
+    "finetune-control": Experiment(
+        "App. D: Half-Cheetah beyond x = 15 and Walker2d beyond x = 4",
+        {**_control("upside", "diayn-20"), "td3": _from_scratch("td3")},
+        finetune.beyond,
+        envs=("half-cheetah", "walker2d"),
+        seeds=(0, 1),
+        runs_of="coverage-control",
+        following=functools.partial(goals.following, ask=finetune.farther),
     ),
     "coverage-foreign": Experiment(
         "ours: buckets covered over interactions on environments that come with Gymnasium",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,14 @@ WHEN = ("before", "finetuned", "stochastic")
 HORIZON = 200  # H_max on the mazes (App. C)
 
 
-def sample(env: World) -> dict[tuple[int, int], list[float]]:
-    """The goal of each region and goal seed; a region without free space has none."""
+def sample(env: World, half: float | None = None) -> dict[tuple[int, int], list[float]]:
+    """The goal of each region and goal seed; a region without free space has none.
+
+    Regions are of the whole space, or of a square around the origin with half a side that long.
+    """
     low, high = np.asarray(env.space.low), np.asarray(env.space.high)
+    if half is not None:
+        low, high = np.full_like(low, -half), np.full_like(high, half)
     contains = getattr(env, "contains", lambda place: True)
     size = (high - low) / SIDE
     goals = {}
@@ -48,6 +54,15 @@ def sample(env: World) -> dict[tuple[int, int], list[float]]:
     return goals
 
 
+Ask = Callable[[World], dict[str, Any]]
+"""What is asked on an environment: `goals` of a request, and its other settings that are not the default."""
+
+
+def everywhere(env: World) -> dict[str, Any]:
+    """Goals in all regions of a maze."""
+    return {"goals": list(sample(env).values()), "horizon": HORIZON}
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Goals:
     """All goals, for the policies of one run: a task like a run is one."""
@@ -57,20 +72,21 @@ class Goals:
     run: Task
     tuning: str
     budget: int
+    ask: Ask = everywhere
 
     def start(self) -> None:
         """Make the directory, unless there is one; it must hold this very request."""
-        places = list(sample(self.run.config.environment()).values())
-        settings = {"budget": self.budget, "tuning": self.tuning, "horizon": HORIZON}
-        asked = request.ask(self.run.path, self.path, places, **settings)
+        settings: dict[str, Any] = {"budget": self.budget, "tuning": self.tuning}
+        settings |= self.ask(self.run.config.environment())
+        asked = request.ask(self.run.path, self.path, **settings)
         asked.check(self.path, overwrite=False)
         if Request.read(self.path) is None:
-            self._afford()
+            self._afford(asked.horizon or self.run.config.build().plan.H_max)
             asked.start(self.path)
 
-    def _afford(self) -> None:
+    def _afford(self, horizon: int) -> None:
         policies = len(RunDirectory.open(self.run.path).load_tree()[0]["nodes"])
-        needed = policies * Tuning().n_explo * HORIZON
+        needed = policies * Tuning().n_explo * horizon
         if self.budget < needed:
             raise UserError(
                 f"--goal-budget {self.budget} is too little to try the {policies} policies of "
@@ -86,12 +102,17 @@ class Goals:
 
 
 def following(
-    name: str, experiment: Experiment, done: list[Task], output: Path, budget: int
+    name: str,
+    experiment: Experiment,
+    done: list[Task],
+    output: Path,
+    budget: int,
+    ask: Ask = everywhere,
 ) -> list[Goals]:
     """The tasks that begin when the runs are done: each row's tuning on each of its runs."""
     where = lambda row, run: output / name / f"{row}-{run.config.env}-{run.config.seed}"  # noqa: E731
     return [
-        Goals(row, where(row, run), run, entry.tuning, budget)
+        Goals(row, where(row, run), run, entry.tuning, budget, ask)
         for row, entry in experiment.rows.items()
         for run in done
         if run.name == (entry.run or row)
@@ -130,7 +151,7 @@ def results(name: str, experiment: Experiment, done: list[Goals]) -> dict[str, A
         found = [json.loads((task.path / "result.json").read_text()) for task in runs]
         table[row] = {
             "seeds": [task.run.config.seed for task in runs],
-            "unsupervised_interactions": [_spent(task) for task in runs],
+            "unsupervised_interactions": [unsupervised(task) for task in runs],
             **{when: _mean(found, when) for when in WHEN},
             "steps": _steps(found),
             "runs": found,
@@ -146,7 +167,8 @@ def results(name: str, experiment: Experiment, done: list[Goals]) -> dict[str, A
     }
 
 
-def _spent(task: Goals) -> int:
+def unsupervised(task: Goals) -> int:
+    """Interactions of the run whose policies are fine-tuned."""
     return RunDirectory.open(task.run.path).load_tree()[0]["summary"]["interactions"]
 
 

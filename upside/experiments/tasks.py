@@ -112,7 +112,7 @@ def perform_here(path: Path) -> str:
 
     try:
         if asked := Request.read(path):
-            asked.prepare(path).perform()
+            asked.prepare(path, cores=1).perform()
             return ""
         Session.resume(RunDirectory.open(path), cores=1).run()
     except UserError as error:

@@ -79,8 +79,12 @@ def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str) -> Figure:
     return figure
 
 
-def learning_curves(curves: dict[str, list[np.ndarray]], title: str) -> Figure:
-    """Best noise-free γ^τ over interactions: a thick line for the mean of runs, thin ones for each."""
+def learning_curves(
+    curves: dict[str, list[np.ndarray]],
+    title: str,
+    what: str = "best noise-free γ^τ so far, mean over goals",
+) -> Figure:
+    """What is gained over interactions: a thick line for the mean of runs, thin ones for each."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
@@ -93,7 +97,7 @@ def learning_curves(curves: dict[str, list[np.ndarray]], title: str) -> Figure:
         ax.plot(at / 1000, mean, color=color, lw=2, label=name)
     ax.set(
         xlabel="interactions for each goal (thousands), selection of a policy included",
-        ylabel="best noise-free γ^τ so far, mean over goals",
+        ylabel=what,
         ylim=(0, 1),
     )
     ax.set_xlim(left=0)
