@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from upside.rewards import DiffusingReward
+from upside.rewards import DiffusingReward, Table
 from upside.skills.plan import Plan
 from upside.types import Trajectory
 
@@ -40,3 +40,14 @@ def test_rewards_stay_between_zero_and_one():
     paid = np.asarray(DiffusingReward().pay(PLAN, scores))
     assert paid.min() >= 0.0
     assert paid.max() <= 1.0
+
+
+def test_the_best_episode_of_a_skill_is_the_one_that_would_have_earned_it_most():
+    # two skills, three episodes of two steps; the return of each episode is that of its first step
+    returns = np.array([[0.1, 0.9, 0.3], [0.7, 0.0, 0.2]])
+    paid = np.zeros((2, 3, 2, 2), np.float32)
+    paid[:, :, 0, 1] = returns
+    table = Table(jnp.asarray(paid))
+    index = jnp.arange(6)
+    np.testing.assert_array_equal(table.best(jnp.asarray(0), index), [2, 3, 2, 3, 2, 3])
+    np.testing.assert_array_equal(table.best(jnp.asarray(1), index), [0, 1, 0, 1, 0, 1])

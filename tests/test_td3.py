@@ -148,13 +148,25 @@ def test_self_imitation_bounds_the_target_from_below(state):
     assert loss(3.0, TINY) == pytest.approx(4.8682, 1e-4), "the paper's TD3 does not look at it"
 
 
+def test_actions_near_their_bound_are_executed_there(state):
+    actor = eqx.tree_at(lambda a: a.mlp, state.actor, linear(state.actor.mlp, ([1.0], 0.0)))
+    obs = jnp.array([[-3.0], [-1.0], [0.5], [1.5]])
+    plain = np.tanh([-3.0, -1.0, 0.5, 1.5])
+    np.testing.assert_allclose(actor(obs)[:, 0], plain, rtol=1e-4)
+    snapping = dataclasses.replace(actor, snap=0.9)
+    np.testing.assert_allclose(snapping(obs)[:, 0], [-1, plain[1], plain[2], 1], rtol=1e-4)
+    np.testing.assert_allclose(
+        snapping.squash(obs), actor.squash(obs)
+    )  # what is learned has a slope
+
+
 def test_the_actors_loss_by_hand_and_its_sign(state):
     # Q1(s, π(s)) = s + tanh(0): mean of 0.5 and 1 is 0.75; Q2, which falls with a, has no say
     two = batch([0.5, 1.0], 0.2, 0.0, 0.0, 0.0)
     assert actor_loss(state.actor.mlp, state, two, 0.0) == pytest.approx(-0.75, 1e-4)
-    # the first episode achieved 1 more than expected with an action 0.2 away: 5 · 1 · 0.04; the second less
-    seen = batch([0.5, 1.0], 0.2, 0.0, 0.0, 0.0, [1.5, 0.6])
-    assert actor_loss(state.actor.mlp, state, seen, 5.0) == pytest.approx((0.2 - 1.5) / 2, 1e-4)
+    # the first episode achieved 1.5 with an action 0.2 away: 5 · 1.5 · 0.04; the second nothing
+    seen = batch([0.5, 1.0], 0.2, 0.0, 0.0, 0.0, [1.5, 0.0])
+    assert actor_loss(state.actor.mlp, state, seen, 5.0) == pytest.approx((0.3 - 1.5) / 2, 1e-4)
     # Q1 grows with a, so the action must grow from 0
     after = update_actor(TINY, state, two, 1.0)
     assert (after.actor(two.obs) > 1e-3).all()

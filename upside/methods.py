@@ -131,11 +131,11 @@ def _gated(method: Method, size: Size) -> Method:
     assert method.gate is not None
     learner = method.learner
     if isinstance(learner, TD3):
-        learner = dataclasses.replace(learner, imitation=size.imitation)
+        learner = dataclasses.replace(learner, imitation=size.imitation, snap=size.snap)
     return dataclasses.replace(
         method,
         gate=dataclasses.replace(method.gate, probe=size.probe, probes=size.probes),
-        practice=dataclasses.replace(method.practice, fresh=size.fresh),
+        practice=dataclasses.replace(method.practice, fresh=size.fresh, rehearsal=size.rehearsal),
         learner=learner,
     )
 

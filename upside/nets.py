@@ -54,9 +54,14 @@ class Actor(eqx.Module):
     mlp: MLP
     center: Float[Array, "*n obs"]
     scale: Float[Array, "*n obs"]
+    snap: float = eqx.field(static=True, default=1.0)
+    """Actions beyond this are executed at their bound. 1: none is."""
 
     def __call__(self, obs: Float[Array | np.ndarray, "*batch obs"]) -> Float[Array, "*batch act"]:
-        return self.squash(self.normalise(obs))
+        action = self.squash(self.normalise(obs))
+        if self.snap >= 1:
+            return action
+        return jnp.where(jnp.abs(action) > self.snap, jnp.sign(action), action)
 
     def normalise(self, obs: Float[Array | np.ndarray, "*batch obs"]) -> Float[Array, "*batch obs"]:
         return (jnp.asarray(obs) - self.center) / self.scale

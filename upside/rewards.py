@@ -54,6 +54,11 @@ class Table(eqx.Module):
         T = self.paid.shape[2]
         return self.paid[slot, index // T, index % T]
 
+    def best(self, slot: Int[Array, ""], index: Int[Array, "*b"]) -> Int[Array, "*b"]:
+        """The same steps of the episode that would have earned the skill in `slot` most."""
+        T = self.paid.shape[2]
+        return jnp.argmax(self.paid[slot, :, 0, 1]) * T + index % T
+
 
 class Lookup(eqx.Module):
     """The reward of a transition, computed when it is drawn: most of a large buffer never is."""
@@ -67,6 +72,10 @@ class Lookup(eqx.Module):
     reward: StateReward = eqx.field(static=True)
     unit: float = eqx.field(static=True)
     """What a reward is multiplied by."""
+
+    def best(self, slot: Int[Array, ""], index: Int[Array, "*b"]) -> Int[Array, "*b"]:
+        """Nothing is known of whole episodes."""
+        return index
 
     def at(self, slot: Int[Array, "*#b"], index: Int[Array, "*b"]) -> Float[Array, "*b 2"]:
         episode, t = index // self.T, index % self.T

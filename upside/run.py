@@ -79,7 +79,7 @@ class Run:
             env=config.environment(env),
             method=method,
             tree=Tree.from_json(saved["nodes"]),
-            actors=method.learner.actor(
+            actors=method.learner.acts(
                 _mlp(arrays, "bank.mlp"),
                 jnp.asarray(arrays["bank.center"]),
                 jnp.asarray(arrays["bank.scale"]),

@@ -119,8 +119,12 @@ class Size:
     """Rounds in which a policy has to get better."""
     fresh: int
     """Noise-free episodes a round by which a policy is judged: noise may change everything that follows."""
+    rehearsal: int
+    """Updates of a new policy before its first rollout."""
     imitation: float
-    """How much an actor imitates what its claim's probe did, where it is paid at the skill's end."""
+    """How much an actor imitates its best episode, at first the probe it claims."""
+    snap: float
+    """Actions beyond this are executed at their bound."""
 
 
 @runtime_checkable

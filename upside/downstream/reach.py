@@ -294,8 +294,10 @@ def _judge(task: Any, obs: Array, features: Array, action: Array) -> Episodes:
 
 def default(run: Run) -> Tuning:
     """Fine-tuning with the kind of learner and the size of networks that the skills have."""
-    kind = SAC if isinstance(run.method.learner, SAC) else TD3
-    return Tuning(learner=kind(hidden=run.method.learner.hidden))
+    learner = run.method.learner
+    if isinstance(learner, SAC):
+        return Tuning(learner=SAC(hidden=learner.hidden))
+    return Tuning(learner=TD3(hidden=learner.hidden, snap=learner.snap))
 
 
 TUNINGS: dict[str, Callable[[Run], Tuning]] = {

@@ -25,6 +25,8 @@ KINDS: dict[str, type] = {
     )
 }
 """What may fill a slot, by the name that a configuration file has for it."""
+SINCE: dict[str, Any] = {"snap": 1.0}
+"""Settings that older runs do not have, with the value that changes nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Method:
             values = {k: v for k, v in saved.items() if k != "kind"}
             kind = KINDS.get(saved.get("kind", ""))
             known = {f.name for f in dataclasses.fields(kind)} if kind else set()
+            values = {k: v for k, v in SINCE.items() if k in known} | values
             if kind is None or set(values) != known:
                 raise ValueError(", ".join(sorted(set(values) ^ known)) or name)
             slots[name] = kind(**values)

@@ -26,9 +26,11 @@ CONTROL = Size(
     k_steps=100_000,
     probe="rhythm",
     probes=12,
-    patience=40,
+    patience=15,
     fresh=1,
+    rehearsal=1000,
     imitation=5.0,
+    snap=0.9,
 )
 """App. C, "control specific"; from the probes on it is ours (docs/environments.md)."""
 ALONG_A_LINE = dataclasses.replace(CONTROL, probes=36)

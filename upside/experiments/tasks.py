@@ -77,8 +77,9 @@ class Task:
 
 
 def _plain(config: Config) -> dict[str, Any]:
-    """As it is written and read: lists instead of tuples."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
+    """As it is written and read by this version: lists instead of tuples, every setting."""
+    whole = dataclasses.replace(config, settings=config.build().to_json())
+    return json.loads(json.dumps(dataclasses.asdict(whole)))
 
 
 def perform(path: Path) -> str:

@@ -76,7 +76,9 @@ class Distinct:
             state = jax.tree.map(pick, learners)
             center, scale = state.actor.center, state.actor.scale
 
-            def batches(index: Array, _: Array) -> Any:
+            def batches(index: Array, draws: Array) -> Any:
+                if learner.imitation:  # half of what is drawn is its best episode
+                    index = jnp.where(draws < 0.5, paid.best(at, index), index)
                 drawn = replays.gather(replay, index, paid.at(at, index))
                 return drawn._replace(
                     obs=(drawn.obs - center) / scale, next_obs=(drawn.next_obs - center) / scale

@@ -42,6 +42,7 @@ class SAC:
     sigma: ClassVar[float] = 1.0
     """Exploration is the policy's own randomness."""
     self_imitation: ClassVar[bool] = False
+    imitation: ClassVar[float] = 0.0
 
     def init(
         self,
@@ -52,8 +53,12 @@ class SAC:
     ) -> State:
         mlp = MLP((center.size, self.hidden, self.hidden, 2 * action_size), rng)
         critic = TwinCritic(center.size + action_size, self.hidden, rng)
-        actor = self.actor(mlp, jnp.asarray(center), jnp.asarray(scale))
+        actor = self.acts(mlp, jnp.asarray(center), jnp.asarray(scale))
         return State(actor, critic, critic, adam_state(mlp), adam_state(critic))
+
+    def acts(self, mlp: MLP, center: Array, scale: Array) -> GaussianActor:
+        """The actor of that network."""
+        return self.actor(mlp, center, scale)
 
     def paid_in(self, unit: float) -> SAC:
         """The learner of rewards that are multiplied by `unit`: so is the entropy beside them."""

@@ -47,7 +47,9 @@ class TD3:
     """Never value an action below the return its own episode achieved (Oh et al., 2018; paper: off)."""
 
     imitation: float = 0.0
-    """Weight of the actor's own self-imitation: towards actions whose episode achieved more than it expects (paper: 0)."""
+    """Weight of the actor's own self-imitation: towards the actions of its best episode so far (paper: 0)."""
+    snap: float = 1.0
+    """Actions beyond this are executed at their bound, so that what is nearly repeated is repeated; 1: none (paper)."""
 
     actor: ClassVar[type[Actor]] = Actor
 
@@ -60,9 +62,13 @@ class TD3:
     ) -> State:
         """A skill that knows nothing, and sees the world from `center` in units of `scale`."""
         mlp = MLP((center.size, self.hidden, self.hidden, action_size), rng)
-        actor = self.actor(mlp, jnp.asarray(center), jnp.asarray(scale))
+        actor = self.acts(mlp, jnp.asarray(center), jnp.asarray(scale))
         critic = TwinCritic(center.size + action_size, self.hidden, rng)
         return State(actor, critic, actor, critic, adam_state(actor.mlp), adam_state(critic))
+
+    def acts(self, mlp: MLP, center: Array, scale: Array) -> Actor:
+        """The actor of that network."""
+        return self.actor(mlp, center, scale, self.snap)
 
     def paid_in(self, unit: float) -> TD3:
         """The learner of rewards that are multiplied by `unit`: nothing else has their size."""
@@ -100,9 +106,18 @@ class TD3:
     def check(self) -> None:
         at_least(self, 1, "hidden", "batch_pol", "policy_delay")
         at_least(
-            self, 0, "gamma", "tau", "sigma", "lr_pol", "target_noise", "noise_clip", "imitation"
+            self,
+            0,
+            "gamma",
+            "tau",
+            "sigma",
+            "lr_pol",
+            "target_noise",
+            "noise_clip",
+            "imitation",
+            "snap",
         )
-        at_most(self, 1, "gamma", "tau")
+        at_most(self, 1, "gamma", "tau", "snap")
 
 
 class Batch(NamedTuple):
@@ -159,17 +174,17 @@ def critic_loss(
 def actor_loss(mlp: PyTree, state: State, batch: Batch, imitation: float) -> Float[Array, ""]:
     """-E[Q_1(s, π(s))] (deterministic policy gradient).
 
-    With `imitation`, also the policy's part of self-imitation (Oh et al., 2018): the squared distance to
-    the stored action, times what its episode achieved beyond Q_1(s, π(s)).
+    With `imitation`, also the squared distance to the stored action times what its episode achieved. Oh et
+    al. (2018) take what it achieved beyond the critic's own value; a critic that values too much then
+    switches it off, and where a small error grows with every step, an action must be repeated well.
     """
     actor = eqx.tree_at(lambda a: a.mlp, state.actor, mlp)
     action = actor.squash(batch.obs)
     expected = state.critic.first(batch.obs, action)
     if not imitation:
         return -jnp.mean(expected)
-    better = jnp.maximum(batch.achieved - jax.lax.stop_gradient(expected), 0.0)
     away = jnp.sum((action - batch.action) ** 2, axis=-1)
-    return jnp.mean(imitation * better * away - expected)
+    return jnp.mean(imitation * jnp.maximum(batch.achieved, 0.0) * away - expected)
 
 
 def update_critic(config: TD3, state: State, batch: Batch, next_action: Array) -> State:
