@@ -28,8 +28,8 @@ CONTROL = Size(
     probes=12,
     patience=15,
     fresh=1,
-    rehearsal=1000,
-    imitation=5.0,
+    rehearsal=2000,
+    imitation=20.0,
     snap=0.9,
 )
 """App. C, "control specific"; from the probes on it is ours (docs/environments.md)."""
