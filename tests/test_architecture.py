@@ -17,7 +17,7 @@ LAYERS = [
     {"engine"},
     {"methods", "runs", "run", "session", "evaluate"},
     {"downstream"},
-    {"figures", "progress", "bench", "experiments", "goals", "film", "arguments"},
+    {"figures", "progress", "bench", "timing", "experiments", "goals", "film", "arguments"},
     {"cli"},
     {"", "__main__"},  # the package itself: what users import
 ]

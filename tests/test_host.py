@@ -13,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import upside
-from upside import cli, envs, film, methods, runs
+from upside import cli, envs, film, methods, runs, timing
 from upside.engine import probing, rollouts
 from upside.engine.collect import POLICY, RANDOM, RHYTHM, host_key
 from upside.engine.discovery import Discovery
@@ -378,6 +378,15 @@ def test_free_space_does_not_depend_on_the_unit_of_a_feature():
         gaps.append(run.clearances / run.radius)
     assert gaps[0].max() > 2
     np.testing.assert_allclose(*gaps, rtol=1e-3)
+
+
+def test_where_the_time_of_a_run_goes():
+    found = timing.measure(small())
+    assert 0 < found["interactions"] <= BUDGET / 2
+    assert sum(found["shares"].values()) == pytest.approx(1.0)
+    assert min(found["shares"].values()) > 0
+    for rates in (found["steps_per_second"], found["updates_per_second"]):
+        assert rates["alone"] > rates["in the run"] > 0
 
 
 def test_policies_in_training_are_surveyed_and_counted_at_the_end():

@@ -50,10 +50,14 @@ class Bench:
     """Write the results here as well."""
     peers: bool = True
     """Measure the other libraries, where they are installed."""
+    env: str | None = None
+    """Measure something else instead: where the time of a run on this environment goes."""
+    interactions: int = 20_000
+    """How many of that run are measured, after as many to warm up."""
 
     def check(self) -> None:
         """Refuse what cannot be measured, before any work."""
-        for name in ("skills", "seconds", "repeats"):
+        for name in ("skills", "seconds", "repeats", "interactions"):
             if not getattr(self, name) > 0:
                 raise UserError(f"--{name} {getattr(self, name)} is not positive: try 3")
         if self.json is not None and not self.json.parent.is_dir():
@@ -312,6 +316,13 @@ def machine() -> Result:
 def main(options: Bench) -> None:
     """Measure, show, and write."""
     options.check()
+    if options.env is not None:
+        from upside import timing
+
+        found = timing.measure(timing.default(options.env, options.interactions))
+        timing.show(found)
+        write(options, found)
+        return
     missing = [p for p in ("torch", "stable_baselines3", "sbx") if not importlib.util.find_spec(p)]
     if options.peers and missing:
         print(f"no peers, for want of {', '.join(missing)}: pip install 'upside[bench]'")
@@ -320,6 +331,11 @@ def main(options: Bench) -> None:
     for size in SIZES if options.size == "both" else (options.size,):
         results[size] = summarise(measure(options, size, names), SIZES[size])
         show(size, results[size])
+    write(options, results)
+
+
+def write(options: Bench, results: Result) -> None:
+    """What was measured, on what and how, if it is asked for."""
     if options.json is not None:
         settings = {**dataclasses.asdict(options), "json": str(options.json)}
         about = {"command": " ".join(["upside", *sys.argv[1:]]), "settings": settings}

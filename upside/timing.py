@@ -1,0 +1,99 @@
+"""`upside bench --env ENV`: where the time of a run goes, and how fast its parts are while they work.
+
+Stepping and learning take turns: an episode needs the actors that the updates before it have made. So
+each has all cores while it works, and what a run reaches of its speed is its share of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import jax
+import numpy as np
+
+from upside import envs, methods, runs
+from upside.engine.discovery import Discovery
+from upside.engine.train import rounds
+from upside.types import usable_cores
+
+PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
+
+
+class Timed:
+    """Something whose methods are watched: how long each took until its result was there."""
+
+    def __init__(self, watched: Any, spent: dict[str, float], done: dict[str, int]):
+        self.watched, self.spent, self.done = watched, spent, done
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.watched, name)
+        if name not in PARTS:
+            return found
+
+        def timed(*arguments: Any) -> Any:
+            begin = time.perf_counter()
+            result = jax.block_until_ready(found(*arguments))
+            self.spent[PARTS[name]] += time.perf_counter() - begin
+            if name == "learn":  # cores, learners, ages, replay, scores, training, updates, key
+                self.done["updates"] += int(np.sum(arguments[5])) * int(arguments[6])
+            return result
+
+        return timed
+
+
+def default(env: str, interactions: int) -> Discovery:
+    """A run of our default method, twice as long as what is measured."""
+    world = envs.make(env)
+    method = methods.get("upside", None, world)
+    runs.configure("upside", method, world, 0, 2 * interactions)
+    return Discovery(world, method, 0, 2 * interactions, len(usable_cores()))
+
+
+def measure(run: Discovery) -> dict[str, Any]:
+    """Of the second half of a run: the first compiles and warms up."""
+    spent: dict[str, float] = defaultdict(float)
+    done: dict[str, int] = defaultdict(int)
+    timed: Any = Timed
+    run.rollouts = timed(run.rollouts, spent, done)
+    run.programs = timed(run.programs, spent, done)
+    begin, first = time.perf_counter(), 0
+    for _ in rounds(run):
+        if not first and run.counters.interactions >= run.budget // 2:
+            spent.clear()
+            done.clear()
+            begin, first = time.perf_counter(), run.counters.interactions
+    wall = time.perf_counter() - begin
+    steps = run.counters.interactions - first
+    shares = {part: spent[part] / wall for part in dict.fromkeys(PARTS.values())}
+    return {
+        "env": run.env.name,
+        "cores": run.cores,
+        "seconds": wall,
+        "interactions": steps,
+        "shares": {**shares, "rest": 1.0 - sum(shares.values())},
+        "steps_per_second": _rates(steps, spent["stepping"], wall),
+        "updates_per_second": _rates(done["updates"], spent["updates"], wall),
+    }
+
+
+def _rates(number: int, busy: float, wall: float) -> dict[str, float]:
+    return {"alone": number / busy if busy else 0.0, "in the run": number / wall}
+
+
+def show(found: dict[str, Any]) -> None:
+    """One line a part."""
+    from rich.console import Console
+    from rich.table import Table
+
+    cores = found["cores"]
+    title = f"upside on {found['env']}, {found['interactions']:,} interactions, {cores} cores"
+    table = Table(
+        "", "share of the time", "a second while it works", "a second in the run", title=title
+    )
+    for part, share in found["shares"].items():
+        rates = {"stepping": "steps_per_second", "updates": "updates_per_second"}.get(part)
+        both = found[rates] if rates else {}
+        table.add_row(part, f"{share:.0%}", *(f"{rate:,.0f}" for rate in both.values()))
+    Console().print(table)
