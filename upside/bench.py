@@ -52,8 +52,10 @@ class Bench:
     """Measure the other libraries, where they are installed."""
     env: str | None = None
     """Measure something else instead: where the time of a run on this environment goes."""
+    goals: Path | None = None
+    """Or: how much faster all goals of `goals-...` are fine-tuned at once than one after another, from this run."""
     interactions: int = 20_000
-    """How many of that run are measured, after as many to warm up."""
+    """How many of that run are measured, after as many to warm up; or for each goal, once a policy is chosen."""
 
     def check(self) -> None:
         """Refuse what cannot be measured, before any work."""
@@ -323,6 +325,13 @@ def main(options: Bench) -> None:
         timing.show(found)
         write(options, found)
         return
+    if options.goals is not None:
+        from upside import timing
+
+        found = timing.together(options.goals, options.interactions)
+        timing.show_goals(found)
+        write(options, found)
+        return
     missing = [p for p in ("torch", "stable_baselines3", "sbx") if not importlib.util.find_spec(p)]
     if options.peers and missing:
         print(f"no peers, for want of {', '.join(missing)}: pip install 'upside[bench]'")
@@ -337,7 +346,8 @@ def main(options: Bench) -> None:
 def write(options: Bench, results: Result) -> None:
     """What was measured, on what and how, if it is asked for."""
     if options.json is not None:
-        settings = {**dataclasses.asdict(options), "json": str(options.json)}
+        paths = {"json": str(options.json), "goals": options.goals and str(options.goals)}
+        settings = {**dataclasses.asdict(options), **paths}
         about = {"command": " ".join(["upside", *sys.argv[1:]]), "settings": settings}
         report = {**about, "machine": machine(), "results": results}
         options.json.write_text(json.dumps(report, indent=2) + "\n")

@@ -1,4 +1,5 @@
-"""`upside bench --env ENV`: where the time of a run goes, and how fast its parts are while they work.
+"""`upside bench --env ENV`: where the time of a run goes, and how fast its parts are while they work;
+`upside bench --goals RUN`: what it gains to reach many goals at once.
 
 Stepping and learning take turns: an episode needs the actors that the updates before it have made. So
 each has all cores while it works, and what a run reaches of its speed is its share of the time.
@@ -8,16 +9,23 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from upside import envs, methods, runs
+from upside.downstream.reach import Finetuning
+from upside.downstream.tasks import Task, goal
+from upside.downstream.tune import Tuning
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
+from upside.experiments.goals import sample
+from upside.run import Run
 from upside.types import usable_cores
 
+GOALS = 48
 PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
 
 
@@ -97,3 +105,40 @@ def show(found: dict[str, Any]) -> None:
         both = found[rates] if rates else {}
         table.add_row(part, f"{share:.0%}", *(f"{rate:,.0f}" for rate in both.values()))
     Console().print(table)
+
+
+def together(run_dir: Path, interactions: int) -> dict[str, Any]:
+    """48 goals at once, and one after another, with the same budget; compilation is part of both."""
+    run = Run.load(run_dir)
+    places = list(sample(run.env).values())[:GOALS]
+    goals: list[Task] = [goal(run.env, np.asarray(place), 1.0) for place in places]
+    budget = len(run) * Tuning().n_explo * run.method.plan.H_max + interactions
+
+    def reach(some: list[Task]) -> tuple[float, list[float]]:
+        begin = time.perf_counter()
+        tuned = Finetuning(run, some, budget)
+        while not tuned.done:
+            tuned.step()
+        return time.perf_counter() - begin, tuned.history[-1]["best"]
+
+    at_once, best = reach(goals)
+    alone = [reach([one]) for one in goals]
+    return {
+        "env": run.config.env,
+        "policies": len(run) - 1,
+        "goals": len(goals),
+        "cores": len(usable_cores()),
+        "budget_per_goal": budget,
+        "seconds_at_once": at_once,
+        "seconds_one_after_another": sum(seconds for seconds, _ in alone),
+        "same_results": best == [one for _, (one,) in alone],
+    }
+
+
+def show_goals(found: dict[str, Any]) -> None:
+    at_once, alone = found["seconds_at_once"], found["seconds_one_after_another"]
+    print(f"{found['goals']} goals on {found['env']}, {found['cores']} cores, compilation included")
+    print(
+        f"at once: {at_once:.0f} s; one after another: {alone:.0f} s; {alone / at_once:.1f} times"
+    )
+    print("every goal's best return is the same" if found["same_results"] else "results DIFFER")
