@@ -235,6 +235,36 @@ def test_bodies_do_not_end_when_they_fall_and_show_neither_place_nor_contact_for
         assert not any(ends)
 
 
+def test_a_state_that_is_put_back_goes_on_as_the_episode_would_have():
+    env = envs.make("half-cheetah")
+    assert env.repeats
+    assert not pond().repeats
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1, 1, (20, env.action_size))
+    with env.simulators(2) as (one, other):
+        one.reset(0)
+        for action in actions[:12]:
+            one.step(action)
+        state = one.save()
+        expected = [one.step(action) for action in actions[12:]]
+        other.reset(3)
+        other.step(actions[0])
+        other.restore(state, 12)
+        again = [other.step(action) for action in actions[12:]]
+    for a, b in zip(expected, again, strict=True):
+        np.testing.assert_array_equal(a.obs, b.obs)
+        np.testing.assert_array_equal(a.features, b.features)
+
+
+def test_parents_skills_are_executed_once_where_a_simulator_repeats_itself():
+    """And the episodes that follow are the same as if each had executed them."""
+    body = envs.make("half-cheetah")
+    cached, plain = (follow_one(body, put_back) for put_back in (True, False))
+    np.testing.assert_array_equal(cached.obs, plain.obs)
+    np.testing.assert_array_equal(cached.features, plain.features)
+    assert np.abs(np.diff(cached.obs[0, :, 0], axis=0)).max() == 0, "all start where the skill ends"
+
+
 def test_methods_take_the_papers_sizes_on_bodies():
     body = envs.make("half-cheetah")
     planned = {name: methods.get(name, env=body) for name in methods.METHODS}
@@ -399,22 +429,22 @@ def test_policies_in_training_are_surveyed_and_counted_at_the_end():
 
 def test_an_environment_in_jax_with_chance_in_it_walks_to_its_node_in_every_episode(tmp_path):
     pendulum = runpy.run_path(str(EXAMPLE.with_name("jax_environment.py")))["Pendulum"]
-    starts = [
-        rollouts.of(env).collect(*follow_one(env)).obs[0, :, 0]
-        for env in (pendulum(gusts=0.0), pendulum(gusts=0.5))
-    ]
+    starts = [follow_one(env).obs[0, :, 0] for env in (pendulum(gusts=0.0), pendulum(gusts=0.5))]
     still, windy = (np.unique(np.round(start, 5), axis=0) for start in starts)
     assert (len(still), len(windy)) == (1, 3)
 
 
-def follow_one(env):
-    """What `collect` needs for three episodes from the end of an actor's skill."""
+def follow_one(env, put_back=True):
+    """Three episodes from the end of an actor's skill."""
     roll, plan = rollouts.of(env), Plan(T=4, H=3)
     population, learner = methods.get("upside").population, methods.get("upside").learner
-    actors = population.empty(learner, 1, 2, 1, np.random.default_rng(0)).actor
+    sizes = (env.observation_size, env.action_size)
+    actors = population.empty(learner, 1, *sizes, np.random.default_rng(0)).actor
     starts, _ = roll.walk(4, actors, np.zeros(1, np.int32), np.int32(1), host_key(0, 0))
+    if not put_back:
+        starts = (*starts[:2], None)
     mode, sigma = np.int32(RANDOM), np.float32(0.0)
-    return plan, 3, actors, starts, mode, sigma, np.array([3]), 7, host_key(0, 1)
+    return roll.collect(plan, 3, actors, starts, mode, sigma, np.array([3]), 7, host_key(0, 1))
 
 
 def test_an_environment_without_a_hash_is_refused():

@@ -1,6 +1,8 @@
 """Trajectories from a node of the tree, for environments that live on the host.
 
-Every episode is executed from its reset on, parents' skills included. A few episodes advance together,
+Every episode is executed from its reset on, parents' skills included; where an environment starts every
+episode alike and its state can be saved, those skills are executed once, and the state at their end is put
+back (interactions count them every time). A few episodes advance together,
 so that one call of a network serves them all; several such groups run beside one another, a thread
 each (a simulator like MuJoCo lets others run while it steps). Groups are the same on any number of
 cores, and so are the numbers.
@@ -14,10 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from upside.engine import collect
+from upside.engine.collect import POLICY
 from upside.envs.host import HostEnv, Simulator
 from upside.nets import Actor
 from upside.skills.plan import Plan
@@ -40,6 +44,14 @@ class Played(NamedTuple):
     terminated: np.ndarray
 
 
+class Saved(NamedTuple):
+    """The end of a node's skills in a simulator that repeats what it does."""
+
+    state: np.ndarray
+    steps: int
+    obs: np.ndarray
+
+
 class Host:
     """Episodes of an environment on the host; see `engine.rollouts` for what each method is for."""
 
@@ -52,15 +64,21 @@ class Host:
         self, T: int, bank: Actor, path: np.ndarray, length: Any, key: PRNGKeyArray
     ) -> tuple[Any, np.ndarray]:
         stages = [_row(bank, int(z)) for z in path[: int(length)]]
-        played = self._play(1, lambda _: [(T, _follow(stage)) for stage in stages], key)
-        return (stages, played.obs[:, -1]), played.features[0]
+        ends: list[np.ndarray] = []
+        look = (lambda simulator: ends.append(simulator.save())) if self.env.repeats else None
+        segments = [(T, _follow(stage)) for stage in stages]
+        played = self._play(1, lambda _: segments, key, look=look)
+        end, steps = played.obs[:, -1], T * len(stages)
+        known = ends and not played.terminated.any()
+        saved = Saved(ends[0], steps, end[0]) if known else None
+        return (stages, end, saved), played.features[0]
 
     def collect(
         self,
         plan: Plan,
         episodes: int,
         actors: Actor,
-        starts: tuple[list[Actor], np.ndarray],
+        starts: tuple[list[Actor], np.ndarray, Saved | None],
         mode: Any,
         sigma: Any,
         wants: np.ndarray,
@@ -72,21 +90,25 @@ class Host:
             plan, (n, episodes), self.env.action_size, mode, sigma, key
         )
         wanted = np.argwhere(np.arange(episodes) < np.asarray(wants)[:, None])
-        before = plan.T * len(starts[0])
+        stages, _, saved = starts
+        before = 0 if saved else plan.T * len(stages)
 
         def segments(group: np.ndarray) -> list[Segment]:
             slots, which = wanted[group].T
             mine = jax.tree.map(lambda leaf: leaf[slots], actors)
             free, shaken = uniform[slots, which], noise[slots, which]
             random = np.asarray(free)
+            known = None if mode == POLICY else np.asarray(_planned(plan, mine, mode, free))
 
             def directed(t: int, obs: np.ndarray) -> Any:
+                if known is not None:
+                    return known[:, t]
                 return _direct(plan, mine, mode, free, obs, np.int32(t), free[:, t], shaken[:, t])
 
-            prefix = [(plan.T, _follow(stage)) for stage in starts[0]]
+            prefix = [] if saved else [(plan.T, _follow(stage)) for stage in stages]
             return [*prefix, (plan.T, directed), (plan.H, lambda t, _: random[:, plan.T + t])]
 
-        played = self._play(len(wanted), segments, env_key, before + steps)
+        played = self._play(len(wanted), segments, env_key, before + steps, saved)
         got = Trajectory(
             played.obs[:, before:],
             played.action[:, before:],
@@ -191,10 +213,13 @@ class Host:
         segments: Callable[[np.ndarray], Sequence[Segment]],
         key: PRNGKeyArray,
         most: int | None = None,
+        saved: Saved | None = None,
+        look: Callable[[Simulator], None] | None = None,
     ) -> Played:
-        """`number` episodes, at most so many steps of each.
+        """`number` episodes, at most so many steps of each, from their reset on or from what was `saved`.
 
-        `segments` says how a group acts, whose members are padded by its last.
+        `segments` says how a group acts, whose members are padded by its last; `look` is shown the
+        simulator of the first at its end.
         """
         words = np.asarray(jax.random.key_data(key)).tolist()
         seeds = np.random.SeedSequence(words).generate_state(number) % 2**31
@@ -203,7 +228,14 @@ class Host:
         def one(group: np.ndarray) -> Played:
             padded = np.concatenate([group, np.repeat(group[-1:], GROUP - group.size)])
             with self.env.simulators(group.size) as simulators:
-                return _together(simulators, seeds[group], segments(padded), most, self.env)
+                firsts = [
+                    _begin(simulator, int(seed), saved)
+                    for simulator, seed in zip(simulators, seeds[group], strict=True)
+                ]
+                played = _together(simulators, firsts, segments(padded), most, self.env)
+                if look is not None:
+                    look(simulators[0])
+                return played
 
         alone = (
             len(groups) == 1
@@ -212,23 +244,35 @@ class Host:
         return Played(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
 
 
+def _begin(
+    simulator: Simulator, seed: int, saved: Saved | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Observation and features of the first state; these are not saved, since nobody asks for them."""
+    if saved is None:
+        return simulator.reset(seed)[:2]
+    simulator.restore(saved.state, saved.steps)
+    return saved.obs, None
+
+
 def _together(
     simulators: list[Simulator],
-    seeds: np.ndarray,
+    firsts: Sequence[tuple[np.ndarray, np.ndarray | None]],
     segments: Sequence[Segment],
     most: int | None,
     env: HostEnv,
 ) -> Played:
-    """One group of episodes, step by step. Where one has ended, it stays: that state is absorbing."""
+    """One group of episodes, step by step, from their first observations and features (or none) on.
+
+    Where one has ended, it stays: that state is absorbing.
+    """
     steps, n = sum(length for length, _ in segments), len(simulators)
     ends = steps if most is None else min(steps, most)
     obs = np.zeros((GROUP, steps + 1, env.observation_size), np.float32)
     features = np.zeros((n, steps + 1, len(env.space.low)), np.float32)
     action = np.zeros((GROUP, steps, env.action_size), np.float32)
     over = np.zeros((n, steps), bool)
-    for i, simulator in enumerate(simulators):
-        told = simulator.reset(int(seeds[i]))
-        obs[i, 0], features[i, 0] = told.obs, told.features
+    for i, (first, place) in enumerate(firsts):
+        obs[i, 0], features[i, 0] = first, 0.0 if place is None else place
     at = 0
     for length, act in segments:
         for t in range(length if most is None else min(length, most - at)):
@@ -287,6 +331,14 @@ def _direct(plan: Plan, actors: Actor, mode: Array, uniform: Array, *rest: Array
     """`collect.direct` for a group."""
     one = functools.partial(collect.direct, plan)
     return jax.vmap(one, (0, None, 0, 0, None, 0, 0))(actors, mode, uniform, *rest)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _planned(plan: Plan, actors: Actor, mode: Array, uniform: Array) -> Array:
+    """Every directed step of a group that follows no actor: nothing depends on what is observed."""
+    blind, still = jnp.zeros_like(actors.center), jnp.zeros(uniform.shape[::2])
+    step = lambda t: _direct(plan, actors, mode, uniform, blind, t, uniform[:, t], still)  # noqa: E731
+    return jax.vmap(step, out_axes=1)(jnp.arange(plan.T))
 
 
 @functools.partial(jax.jit, static_argnums=0)

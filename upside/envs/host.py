@@ -75,6 +75,9 @@ class HostEnv:
         else:
             self._features = Features.parse(features or _every_entry(env, name))
         self.space = self._space(env, box, buckets)
+        still = (source or {}).get("reset_noise_scale") == 0.0
+        self.repeats = still and hasattr(env.unwrapped, "data")
+        """Whether every episode starts alike in a MuJoCo simulator, whose state can be saved and put back."""
         self._idle.append(env)
 
     def __eq__(self, other: object) -> bool:
@@ -218,6 +221,24 @@ class Simulator:
                 f"{self._env.name} failed to reset(seed={seed}): {said(error)}"
             ) from error
         return self._told(obs, info, False, False)
+
+    def save(self) -> np.ndarray:
+        """The state of MuJoCo's simulator, all that its next step depends on."""
+        import mujoco
+
+        inner: Any = self._simulated.unwrapped
+        state = np.empty(mujoco.mj_stateSize(inner.model, mujoco.mjtState.mjSTATE_INTEGRATION))
+        mujoco.mj_getState(inner.model, inner.data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
+        return state
+
+    def restore(self, state: np.ndarray, steps: int) -> None:
+        """Go on from a state that was saved after so many steps of an episode."""
+        import mujoco
+
+        self.reset(0)
+        self._steps, inner = steps, self._simulated.unwrapped
+        spec = mujoco.mjtState.mjSTATE_INTEGRATION
+        mujoco.mj_setState(inner.model, inner.data, state, spec)  # type: ignore[attr-defined]
 
     def step(self, action: np.ndarray) -> Told:
         self._steps += 1
