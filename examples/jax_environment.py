@@ -52,7 +52,7 @@ def main(budget: int) -> None:
 
     covered = run.coverage()
     print(f"{covered['buckets']} buckets with {len(run) - 1} policies")
-    highest = max(float(np.abs(run.rollout(z)[0][:, 0]).max()) for z in range(1, len(run)))
+    highest = max(float(np.abs(run.rollout(z)[0][:, 0]).max()) for z in range(len(run)))
     print(f"the pendulum swings {highest:.1f} radians, the top is at 3.1")
     run.save("pendulum-run", overwrite=True)
     assert len(upside.load("pendulum-run", env=Pendulum())) == len(run)

@@ -131,6 +131,17 @@ def test_a_goal_gives_the_same_bits_alone_and_among_others(run):
     assert both.history[-1]["spent"][0] == alone.history[-1]["spent"][0]
 
 
+def test_goals_whose_budget_is_spent_wait_for_the_others(run):
+    both = finetuning(run, ends(run))
+    both.budgets[0] = 0
+    before = both.each(lambda share: share.spent)
+    line = both.step()
+    assert line["return"][0] is None
+    assert line["return"][1] is not None
+    assert line["spent"][0] == before[0]
+    assert line["spent"][1] > before[1]
+
+
 def test_an_interrupted_fine_tuning_goes_on_with_the_same_bits(run):
     whole, cut = finetuning(run, ends(run)[:1]), finetuning(run, ends(run)[:1])
     for _ in range(4):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from upside import cli, envs, methods
-from upside.experiments import catalogue, executor, goals, pictures, selection, tables
+from upside.experiments import catalogue, executor, finetune, goals, pictures, selection, tables
 from upside.experiments.statistics import iqm, summary
 from upside.experiments.tasks import perform_here, task
 from upside.types import UserError
@@ -255,3 +255,9 @@ def test_reproduce_alone_lists_what_it_knows():
     )
     for name in catalogue.EXPERIMENTS:
         assert name in done.stdout
+
+
+def test_a_goal_counts_as_reached_from_its_first_payment_on():
+    assert finetune._reached([[500.0, 0.0], [900.0, 0.3], [1500.0, 0.4]]) == 900.0
+    assert finetune._reached([[500.0, 0.0]]) == np.inf
+    assert finetune._reached([]) == np.inf

@@ -74,6 +74,13 @@ def test_the_entropy_beside_a_reward_has_its_unit():
     assert sac.paid_in(StateReward("final").unit(0.99)).alpha == 0.1
 
 
+@pytest.mark.parametrize("name", ["diayn", "vic"])
+@pytest.mark.parametrize("setting", [{"self_imitation": True}, {"imitation": 5.0}])
+def test_imitation_is_refused_where_nothing_is_known_of_whole_episodes(name, setting):
+    with pytest.raises(UserError, match="imitation needs UPSIDE's reward"):
+        methods.get(name).replace(setting).check()
+
+
 def test_a_reward_at_every_step_cannot_be_summed_without_discount():
     with pytest.raises(UserError, match="gamma"):
         methods.get("diayn").replace({"gamma": 1.0}).check()

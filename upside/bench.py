@@ -62,6 +62,8 @@ class Bench:
         for name in ("skills", "seconds", "repeats", "interactions"):
             if not getattr(self, name) > 0:
                 raise UserError(f"--{name} {getattr(self, name)} is not positive: try 3")
+        if self.env is not None and self.goals is not None:
+            raise UserError("--env and --goals are two measurements: give one of them")
         if self.json is not None and not self.json.parent.is_dir():
             raise UserError(f"--json {self.json}: make the directory {self.json.parent} first")
 

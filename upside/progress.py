@@ -81,7 +81,7 @@ class Reaching:
             "{task.fields[best]}",
         )
         self.live = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self.task = self.live.add_task("choosing a policy", total=1.0, best="")
+        self.task = self.live.add_task("compiling the first round", total=1.0, best="")
 
     def __enter__(self) -> Reaching:
         self.live.start()

@@ -92,6 +92,8 @@ class DiffusingReward:
 
     ends: ClassVar[bool] = True
     """The skill's MDP ends with its T-th step: its return is what is judged afterwards."""
+    returns: ClassVar[bool] = True
+    """What a whole stored episode would have earned is known."""
     novelty: ClassVar[float] = 0.0
     prior: ClassVar[str] = "uniform"
 
@@ -148,6 +150,7 @@ class StateReward:
     What is paid at every step is paid times 1 - γ, so that values are averages, not sums.
     """
 
+    returns: ClassVar[bool] = False
     states: Literal["all", "final"] = "all"
     """𝒥: every state of the skill (DIAYN) or its final one (VIC)."""
     prior: Literal["uniform", "learned"] = "uniform"

@@ -64,8 +64,9 @@ class Config:
     def environment(self, env: World | None = None) -> World:
         """What was explored; `env` is it, where it was given in Python and only its maker can make it."""
         if env is not None:
+            env = envs.given(env)
             for kind, now in _description(env).items():
-                if _tuples(now) != _tuples(getattr(self, kind)):
+                if self.simulated != {} and _tuples(now) != _tuples(getattr(self, kind)):
                     then = self.simulated or self.layout
                     raise UserError(f"env= is not what this run explored: {now} here, {then} there")
             return env

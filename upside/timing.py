@@ -23,7 +23,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.experiments.goals import sample
 from upside.run import Run
-from upside.types import usable_cores
+from upside.types import UserError, usable_cores
 
 GOALS = 48
 PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
@@ -66,24 +66,32 @@ def measure(run: Discovery) -> dict[str, Any]:
     timed: Any = Timed
     run.rollouts = timed(run.rollouts, spent, done)
     run.programs = timed(run.programs, spent, done)
-    begin, first = time.perf_counter(), 0
+    begin, first, before = time.perf_counter(), 0, 0
     for _ in rounds(run):
         if not first and run.counters.interactions >= run.budget // 2:
             spent.clear()
             done.clear()
             begin, first = time.perf_counter(), run.counters.interactions
+            before = _executed(run)
     wall = time.perf_counter() - begin
-    steps = run.counters.interactions - first
+    steps = _executed(run) - before
     shares = {part: spent[part] / wall for part in dict.fromkeys(PARTS.values())}
     return {
         "env": run.env.name,
         "cores": run.cores,
         "seconds": wall,
-        "interactions": steps,
+        "interactions": run.counters.interactions - first,
         "shares": {**shares, "rest": 1.0 - sum(shares.values())},
         "steps_per_second": _rates(steps, spent["stepping"], wall),
         "updates_per_second": _rates(done["updates"], spent["updates"], wall),
     }
+
+
+def _executed(run: Discovery) -> int:
+    """Steps that were executed: where parents' ends are put back, their skills are counted but not executed."""
+    if run.rollouts.walks and not getattr(run.env, "repeats", False):
+        return run.counters.interactions
+    return run.counters.interactions_without_prefix
 
 
 def _rates(number: int, busy: float, wall: float) -> dict[str, float]:
@@ -110,6 +118,8 @@ def show(found: dict[str, Any]) -> None:
 def together(run_dir: Path, interactions: int) -> dict[str, Any]:
     """48 goals at once, and one after another, with the same budget; compilation is part of both."""
     run = Run.load(run_dir)
+    if len(run.env.space.low) != 2:
+        raise UserError(f"--goals {run_dir}: {run.env.name} has not two features")
     places = list(sample(run.env).values())[:GOALS]
     goals: list[Task] = [goal(run.env, np.asarray(place), 1.0) for place in places]
     budget = len(run) * Tuning().n_explo * run.method.plan.H_max + interactions

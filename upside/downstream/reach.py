@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -110,7 +109,7 @@ class Finetuning:
     ):
         """`cores`: 0 for all there are."""
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
-        self.tuning = tuning or default(run)
+        self.tuning = _like(run, tuning or default(run))
         self.tuning.check()
         self.horizon = horizon or run.method.plan.H_max
         if len(run) < 2 and run.method.growth.max_depth != 0:
@@ -124,8 +123,9 @@ class Finetuning:
         self.gamma = self.tuning.learner.gamma
         cores = cores or len(usable_cores())
         self.rollouts = rollouts.of(run.env, cores)
-        self.shares = math.gcd(len(tasks), cores)  # alike, so that one program serves them all
-        explored = select.explore(run, self.tuning.n_explo, self.horizon, seed)
+        # Shares are alike, so that one program serves them all.
+        self.shares = max(n for n in range(1, cores + 1) if len(tasks) % n == 0)
+        explored = select.explore(run, self.tuning.n_explo, self.horizon, seed, cores=cores)
         self.choices = [
             select.choose(task, self.gamma, explored, self._rng(task)) for task in tasks
         ]
@@ -195,9 +195,15 @@ class Finetuning:
         keys = jnp.stack([self._key(task, self.rounds) for task in self.tasks])
         budgets = self._shared(jnp.asarray(self.budgets))
         work = (self.together, self._chains, budgets, self._shared(keys))
-        one = lambda *share: jax.block_until_ready(  # noqa: E731
-            tune.round_of_all(self.rollouts, self.tuning, self.run.method.plan.T, *share)
-        )
+
+        def one(tasks: Any, chains: Chain, budgets: Any, keys: Any) -> tuple[Chain, Any]:
+            if np.all(tune.ended(self.tuning, chains, budgets)):
+                return chains, np.full(len(keys), np.nan)
+            T = self.run.method.plan.T
+            return jax.block_until_ready(
+                tune.round_of_all(self.rollouts, self.tuning, T, tasks, chains, budgets, keys)
+            )
+
         if not self._began or self.shares == 1:  # what is compiled is compiled once
             after = [one(*share) for share in zip(*work, strict=True)]
         else:
@@ -292,12 +298,18 @@ def _judge(task: Any, obs: Array, features: Array, action: Array) -> Episodes:
     return jax.vmap(functools.partial(judged, task))(obs, features, action)
 
 
+def _like(run: Run, tuning: Tuning) -> Tuning:
+    """Actions are executed as they were when the skills were learned."""
+    skills, learner = run.method.learner, tuning.learner
+    if isinstance(skills, TD3) and isinstance(learner, TD3):
+        learner = dataclasses.replace(learner, snap=skills.snap)
+    return dataclasses.replace(tuning, learner=learner)
+
+
 def default(run: Run) -> Tuning:
     """Fine-tuning with the kind of learner and the size of networks that the skills have."""
-    learner = run.method.learner
-    if isinstance(learner, SAC):
-        return Tuning(learner=SAC(hidden=learner.hidden))
-    return Tuning(learner=TD3(hidden=learner.hidden, snap=learner.snap))
+    kind = SAC if isinstance(run.method.learner, SAC) else TD3
+    return Tuning(learner=kind(hidden=run.method.learner.hidden))
 
 
 TUNINGS: dict[str, Callable[[Run], Tuning]] = {

@@ -42,11 +42,16 @@ class Choice:
 
 
 def explore(
-    run: Run, episodes: int, horizon: int, seed: int, policies: Sequence[int] | None = None
+    run: Run,
+    episodes: int,
+    horizon: int,
+    seed: int,
+    policies: Sequence[int] | None = None,
+    cores: int = 0,
 ) -> Seen:
     """`episodes` of every policy (or of some), root first; the same for every task."""
     paths, lengths = run.paths(range(len(run)) if policies is None else policies)
-    roll, key = rollouts.of(run.env, len(usable_cores())), jax.random.key(seed)
+    roll, key = rollouts.of(run.env, cores or len(usable_cores())), jax.random.key(seed)
     return roll.explore(run.method.plan.T, horizon, episodes, run.actors, paths, lengths, key)
 
 

@@ -47,7 +47,7 @@ class Played(NamedTuple):
 class Saved(NamedTuple):
     """The end of a node's skills in a simulator that repeats what it does."""
 
-    state: np.ndarray
+    state: tuple[np.ndarray, np.ndarray]
     steps: int
     obs: np.ndarray
 
@@ -64,7 +64,7 @@ class Host:
         self, T: int, bank: Actor, path: np.ndarray, length: Any, key: PRNGKeyArray
     ) -> tuple[Any, np.ndarray]:
         stages = [_row(bank, int(z)) for z in path[: int(length)]]
-        ends: list[np.ndarray] = []
+        ends: list[Any] = []
         look = (lambda simulator: ends.append(simulator.save())) if self.env.repeats else None
         segments = [(T, _follow(stage)) for stage in stages]
         played = self._play(1, lambda _: segments, key, look=look)

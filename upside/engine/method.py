@@ -108,8 +108,10 @@ class Method:
                 f"--policy-delay {self.learner.policy_delay} does not divide {UPDATE_CHUNK}: try 2"
             )
         for name in ("self_imitation", "imitation"):
-            if getattr(self.learner, name, False) and not self.reward.ends:
-                raise UserError(f"{flag(name)} needs a reward at the skill's end: switch it off")
+            if getattr(self.learner, name) and not self.reward.returns:
+                raise UserError(
+                    f"{flag(name)} needs UPSIDE's reward at a skill's end: switch it off"
+                )
         if not self.reward.ends and self.learner.gamma >= 1:
             raise UserError("--gamma 1.0: a reward at every step has no finite sum; try 0.99")
         if self.gate is None:

@@ -1,7 +1,8 @@
 """Environments that live on the host: any Gymnasium environment with continuous actions.
 
-An episode always begins with `reset(seed=...)` and is executed to its planned end, so nothing of a
-simulator has to be saved: a run that resumes does the same episodes again. Autoreset is never used;
+An episode begins with `reset(seed=...)` and is executed to its planned end, so nothing of a simulator
+has to be saved on disk: a run that resumes does the same episodes again (bodies that start alike may begin
+where an episode before them was, in memory). Autoreset is never used;
 the last observation of an episode is the true one. The time limit of an id is lifted.
 """
 
@@ -222,23 +223,27 @@ class Simulator:
             ) from error
         return self._told(obs, info, False, False)
 
-    def save(self) -> np.ndarray:
-        """The state of MuJoCo's simulator, all that its next step depends on."""
+    def save(self) -> tuple[np.ndarray, np.ndarray]:
+        """The state of MuJoCo's simulator, all that its next step depends on.
+
+        And the places of bodies, which Gymnasium looks at before it steps.
+        """
         import mujoco
 
         inner: Any = self._simulated.unwrapped
         state = np.empty(mujoco.mj_stateSize(inner.model, mujoco.mjtState.mjSTATE_INTEGRATION))
         mujoco.mj_getState(inner.model, inner.data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
-        return state
+        return state, inner.data.xpos.copy()
 
-    def restore(self, state: np.ndarray, steps: int) -> None:
+    def restore(self, saved: tuple[np.ndarray, np.ndarray], steps: int) -> None:
         """Go on from a state that was saved after so many steps of an episode."""
         import mujoco
 
         self.reset(0)
-        self._steps, inner = steps, self._simulated.unwrapped
-        spec = mujoco.mjtState.mjSTATE_INTEGRATION
-        mujoco.mj_setState(inner.model, inner.data, state, spec)  # type: ignore[attr-defined]
+        inner: Any = self._simulated.unwrapped
+        self._steps, (state, places) = steps, saved
+        mujoco.mj_setState(inner.model, inner.data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
+        inner.data.xpos[:] = places
 
     def step(self, action: np.ndarray) -> Told:
         self._steps += 1

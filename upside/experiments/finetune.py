@@ -37,6 +37,11 @@ def _found(task: Goals) -> dict[str, Any]:
     return json.loads((task.path / "result.json").read_text())
 
 
+def _reached(rises: list[list[float]]) -> float:
+    """Interactions after which a noise-free episode was paid for the first time."""
+    return next((spent for spent, best in rises if best > 0), np.inf)
+
+
 def _groups(done: list[Goals]) -> dict[tuple[str, str], list[Goals]]:
     """Tasks by body and row."""
     groups: dict[tuple[str, str], list[Goals]] = {}
@@ -65,7 +70,7 @@ def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> 
     lines = ["| row | unsupervised | goals reached before | after | γ^τ after |", "|---" * 5 + "|"]
     for (_, row), tasks in _groups(done).items():
         found = [_found(task) for task in tasks]
-        first = [[r[0][0] if r else np.inf for r in run["curves"]] for run in found]
+        first = [[_reached(rises) for rises in run["curves"]] for run in found]
         curves[row] = [np.stack([at, [np.mean(np.array(f) <= a) for a in at]]) for f in first]
         entry: dict[str, Any] = {
             "seeds": [task.run.config.seed for task in tasks],
