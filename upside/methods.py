@@ -71,16 +71,23 @@ VIC = dataclasses.replace(DIAYN, reward=StateReward(states="final", prior="learn
 SMM = dataclasses.replace(DIAYN, reward=StateReward(states="all", novelty=1.0))
 """Lee et al. (2019) as the paper has it: DIAYN and an exploration bonus from a multinomial over buckets."""
 
-EDL = dataclasses.replace(DIAYN, judge=VQVAE(), population=Shared())
+EDL = dataclasses.replace(
+    DIAYN,
+    judge=VQVAE(),
+    population=Shared(),
+    reward=StateReward(states="all", average=True),
+)
 """Campos et al. (2020): codes of an oracle's states, one network for all skills, paid by the decoder."""
 
 DIAYN_CURR = dataclasses.replace(
-    DIAYN, growth=dataclasses.replace(CONSTRAINED, n_start=1, n_max=20, max_depth=1)
+    DIAYN,
+    judge=Discriminator(keep_discriminator=False, jitter=0.0, feature_scale=0.0),
+    growth=dataclasses.replace(CONSTRAINED, n_start=1, n_max=20, max_depth=1),
 )
 """DIAYN whose number of skills is adapted as UPSIDE's is, beginning with one."""
 
 DIAYN_HIER = dataclasses.replace(
-    PAPER, plan=Plan(H=0), reward=StateReward(states="all"), judge=DIAYN.judge
+    PAPER, plan=Plan(H=0), reward=StateReward(states="all"), judge=DIAYN_CURR.judge
 )
 """UPSIDE's tree without diffusing parts: rewarded on all states of the directed skill."""
 

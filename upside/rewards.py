@@ -145,10 +145,7 @@ class DiffusingReward:
 
 @dataclasses.dataclass(frozen=True)
 class StateReward:
-    """DIAYN, SMM, VIC, EDL: the states of the directed part are scored themselves.
-
-    What is paid at every step is paid times 1 - γ, so that values are averages, not sums.
-    """
+    """DIAYN, SMM, VIC, EDL: the states of the directed part are scored themselves."""
 
     returns: ClassVar[bool] = False
     states: Literal["all", "final"] = "all"
@@ -157,6 +154,8 @@ class StateReward:
     """ρ, how often each skill is sampled: uniform (DIAYN) or learned (VIC)."""
     novelty: float = 0.0
     """Weight of SMM's exploration bonus log p*(s) - log ρ_z(s), with p* uniform over buckets."""
+    average: bool = False
+    """Pay 1 - γ of a step's score, so that values are averages of it and not sums (EDL; docs/baselines.md)."""
 
     @property
     def ends(self) -> bool:
@@ -167,9 +166,10 @@ class StateReward:
         """What a reward is multiplied by.
 
         Summed over an endless task, one at every step makes values of 1 / (1 - γ) times its size. A
-        critic needs so long to get there that the actor's tanh has saturated by then.
+        critic needs long to get there, and by then the actor's tanh has saturated: DIAYN's skills
+        run to the walls and are told apart there, which suits them; EDL's all end in one corner.
         """
-        return 1.0 if self.ends else 1.0 - gamma
+        return 1.0 - gamma if self.average else 1.0
 
     def count(self, plan: Plan) -> int:
         return plan.T if self.states == "all" else 1
@@ -215,5 +215,7 @@ class StateReward:
 
     def check(self, plan: Plan) -> None:
         at_least(self, 0, "novelty")
+        if self.average and self.ends:
+            raise UserError("--average needs a reward at every step: leave it out, or --states all")
         if plan.H:
             raise UserError(f"--H {plan.H}: a method without a diffusing part needs --H 0")

@@ -25,8 +25,8 @@ KINDS: dict[str, type] = {
     )
 }
 """What may fill a slot, by the name that a configuration file has for it."""
-SINCE: dict[str, Any] = {"snap": 1.0}
-"""Settings that older runs do not have, with the value that changes nothing."""
+SINCE: dict[str, Any] = {"snap": 1.0, "average": True}
+"""Settings that older runs do not have, with what was done then."""
 
 
 @dataclasses.dataclass(frozen=True)
