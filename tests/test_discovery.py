@@ -51,6 +51,14 @@ def finished(request: pytest.FixtureRequest) -> tuple[Discovery, list[str]]:
     return run, list(rounds(run))
 
 
+def test_what_was_visited_is_all_that_a_run_has_seen_not_only_where_its_policies_go(finished):
+    run, _ = finished
+    buffers = [run.arrays.buffers[z, : run.arrays.counts[z]] for z in range(len(run.tree))]
+    assert run.buckets <= run.visited
+    assert run.env.space.covered(np.concatenate(buffers)) <= run.visited
+    assert len(run.visited) > len(run.buckets)
+
+
 def test_a_run_finds_policies_and_stays_within_its_budget(finished):
     run, events = finished
     assert len(run.tree) > 1

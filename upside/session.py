@@ -136,6 +136,7 @@ class Session:
             "seconds": round(self.seconds, 3),
             "policies": len(run.tree) - 1,
             "buckets": covered,
+            "visited": len(run.visited),
             "node": x.node if x else None,
             "discriminability": [round(c.d, 4) for c in x.children] if x else [],
             "direction": x.direction if x else None,
@@ -163,7 +164,7 @@ class Session:
                 self._events = SummaryWriter(events, purge_step=step, write_to_disk=True)
             self._metrics.write(json.dumps(entry) + "\n")
             self._metrics.flush()
-            for name in ("policies", "buckets", "seconds"):
+            for name in ("policies", "buckets", "visited", "seconds"):
                 self._events.add_scalar(name, entry[name], step)
             if entry["discriminability"]:
                 self._events.add_scalar("active", len(entry["discriminability"]), step)

@@ -100,6 +100,10 @@ class Space:
         flat = np.ravel_multi_index(tuple(np.moveaxis(cells, -1, 0)), self.buckets)
         return np.where(inside, flat, -1)
 
+    def covered(self, features: np.ndarray) -> set[int]:
+        """The buckets that any row of `features` lies in."""
+        return set(np.unique(self.bucket(features)).tolist()) - {-1}
+
 
 @dataclasses.dataclass(frozen=True)
 class Size:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import equinox as eqx
@@ -89,6 +90,9 @@ class Discovery:
         self.clearances = np.zeros(0)
         """Distance of every probe's diffusing states to the nearest consolidated state buffer."""
         self.buckets: set[int] = set()
+        """What the consolidated policies pass, noise-free."""
+        self._visited: set[int] = set()
+        self._unseen: list[tuple[Any, np.ndarray, int]] = []
         self.radius = 0.0
         """How far the root's diffusing part reaches: the unit of distance."""
         self.reach = method.gate.reach if method.gate else 0.0
@@ -172,6 +176,7 @@ class Discovery:
             "expansion": dataclasses.asdict(self.expansion) if self.expansion else None,
             "counters": dataclasses.asdict(self.counters),
             "buckets": sorted(self.buckets),
+            "visited": sorted(self.visited),
             "radius": self.radius,
             "reach": self.reach,
             "vain": self.vain,
@@ -201,6 +206,7 @@ class Discovery:
         run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
+        run._visited = set(state.get("visited", state["buckets"]))  # runs older than the count
         run.radius, run.reach = state["radius"], state["reach"]
         run.starts_key, run.vain, run.looks = state["starts_key"], state["vain"], state["looks"]
         if run.expansion is not None:
@@ -256,8 +262,21 @@ class Discovery:
         self.starts, trace = self.rollouts.walk(
             self.method.plan.T, self.arrays.bank, path, length, key
         )
-        passed = self.env.space.bucket(np.asarray(trace))
-        self.buckets |= set(passed[passed >= 0].tolist())
+        passed = self.env.space.covered(np.asarray(trace))
+        self.buckets |= passed
+        self._visited |= passed
+
+    @property
+    def visited(self) -> AbstractSet[int]:
+        """Buckets of all states of all episodes so far, noise and probes included.
+
+        Episodes are looked through when this is asked for: by then nobody has to wait for them.
+        """
+        for features, wants, steps in self._unseen:
+            made = np.arange(features.shape[1]) < wants[:, None]
+            self._visited |= self.env.space.covered(np.asarray(features)[made, :steps])
+        self._unseen.clear()
+        return self._visited
 
     def prefix(self, node: int) -> int:
         """Steps along parents' skills before an episode at `node` begins."""
@@ -278,7 +297,7 @@ class Discovery:
         self, width: int, wants: np.ndarray, steps: int, mode: int, sigma: float
     ) -> Trajectory:
         """Episodes from where `go_to` left us, or their first steps; not counted here."""
-        return self.rollouts.collect(
+        got = self.rollouts.collect(
             self.method.plan,
             width,
             self.arrays.learners.actor,
@@ -289,6 +308,8 @@ class Discovery:
             steps,
             self.key(),
         )
+        self._unseen.append((got.features, wants, steps))
+        return got
 
     def remember(self, episodes: Trajectory, wants: np.ndarray) -> None:
         """The first `wants[i]` episodes of slot i enter the replay buffer."""

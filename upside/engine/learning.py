@@ -153,8 +153,8 @@ def survey(run: Discovery, x: Expansion) -> set[int]:
         path = np.array([child.slot], np.int32)
         key = host_key(run.seed, run.counters.interactions, child.slot)
         _, trace = run.rollouts.walk(run.method.plan.T, actors, path, np.int32(1), key)
-        passed |= set(run.env.space.bucket(np.asarray(trace)).tolist())
-    return passed - {-1}
+        passed |= run.env.space.covered(np.asarray(trace))
+    return passed
 
 
 # -------------------------------------------------------------------- judging

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 def buckets(run: Run, rollouts: Rollouts) -> tuple[set[int], set[int]]:
     """Buckets passed by the deterministic skills alone, and with the diffusing parts (Table 2)."""
     directed = np.concatenate(rollouts.directed)
-    skills = set(run.env.space.bucket(directed).tolist()) - {-1}
-    everywhere = run.env.space.bucket(rollouts.diffusing.reshape(-1, directed.shape[-1]))
-    return skills, skills | (set(everywhere.tolist()) - {-1})
+    skills = run.env.space.covered(directed)
+    return skills, skills | run.env.space.covered(rollouts.diffusing)
 
 
 def judged(run: Run, rollouts: Rollouts) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Coverage of bodies over interactions (Fig. 3): what the policies of a run cover, and when they did."""
+"""Coverage of bodies over interactions (Fig. 3): what the policies of a run cover, and what it visited to learn them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ CHUNK = 100  # random episodes simulated at once
 
 
 def curve(task: Task) -> dict[str, Any]:
-    """Buckets of the run's policies at MARKS numbers of interactions.
+    """Buckets that the policies pass, noise-free, and that were visited so far, at MARKS numbers of interactions.
 
-    RANDOM has no policies: its buckets are all that its random episodes visit, as many as the budget holds.
+    RANDOM has no policies: it only visits, in as many random episodes as the budget holds.
     """
     from upside.run import Run
 
     run, most = Run.load(task.path), task.config.max_interactions
     at = np.linspace(0, most, MARKS + 1)[1:]
     if len(run) == 1 and run.method.growth.max_depth == 0:
-        return {"at": at.tolist(), "buckets": _random(run, at)}
+        return {"at": at.tolist(), "visited": _random(run, at)}
     spent = np.array([entry["interactions"] for entry in run.history])
-    covered = np.array([entry["buckets"] for entry in run.history])
     last = np.clip(np.searchsorted(spent, at, side="right") - 1, 0, None)
-    return {"at": at.tolist(), "buckets": covered[last].tolist()}
+    counted = {
+        name: np.array([entry[name] for entry in run.history])[last].tolist()
+        for name in ("buckets", "visited")
+    }
+    return {"at": at.tolist(), **counted}
 
 
 def _random(run: Any, at: np.ndarray) -> list[int]:
@@ -42,7 +45,7 @@ def _random(run: Any, at: np.ndarray) -> list[int]:
     for mark in at:
         while (episodes + CHUNK) * steps <= mark:
             states = run.rollouts(CHUNK, seed=chunk).diffusing[0]
-            seen |= set(run.env.space.bucket(states).ravel().tolist()) - {-1}
+            seen |= run.env.space.covered(states)
             episodes, chunk = episodes + CHUNK, chunk + 1
         covered.append(len(seen))
     return covered
@@ -56,17 +59,25 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
     for task in done:
         of_env = curves.setdefault(task.config.env, {})
         of_env.setdefault(task.name, []).append(kept(task, "curve.json", curve))
-    lines = ["| body | row | buckets | seeds |", "|---|---|---|---|"]
+    lines = ["| environment | row | its policies | visited | seeds |", "|---|---|---|---|---|"]
     table: dict[str, Any] = {}
     for env, rows in curves.items():
         for row, runs in rows.items():
-            end = summary([float(r["buckets"][-1]) for r in runs])
-            table.setdefault(env, {})[row] = {**end, "curves": runs}
-            values = ", ".join(f"{v:.0f}" for v in end["values"])
-            lines.append(f"| {env} | {row} | {end['mean']:.1f} ({values}) | {len(runs)} |")
+            ends: dict[str, Any] = {
+                name: summary([float(r[name][-1]) for r in runs])
+                for name in ("buckets", "visited")
+                if name in runs[0]
+            }
+            table.setdefault(env, {})[row] = ends | {"curves": runs}
+            cells = [_cell(ends[name]) if name in ends else "-" for name in ("buckets", "visited")]
+            lines.append(f"| {env} | {row} | {' | '.join(cells)} | {len(runs)} |")
     data = {**tables.about(name, done), "table": table}
     (where / "curves.json").write_text(json.dumps(data, indent=1) + "\n")
     coverage(curves).savefig(where / "coverage.png", dpi=130)
     text = "\n".join(lines) + "\n"
     (where / "table.md").write_text(text)
     return text + f"\npicture: {where / 'coverage.png'}\n"
+
+
+def _cell(end: dict[str, Any]) -> str:
+    return f"{end['mean']:.1f} ({', '.join(f'{v:.0f}' for v in end['values'])})"

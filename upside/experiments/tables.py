@@ -27,7 +27,7 @@ def measure(task: Task) -> dict[str, Any]:
     report = run.coverage()
     if len(run) == 1:  # nothing but a diffusing part: count what that reaches
         states = run.rollouts(RANDOM_EPISODES).diffusing
-        reached = set(run.env.space.bucket(states[0]).ravel().tolist()) - {-1}
+        reached = run.env.space.covered(states[0])
         report |= {"buckets": len(reached), "episodes": RANDOM_EPISODES}
     return report
 

@@ -104,22 +104,30 @@ def discriminability(runs: dict[str, list[Run]]) -> Figure:
 
 
 def coverage(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
-    """Buckets covered over interactions: a panel for each environment, a line for each kind of run."""
+    """Buckets over interactions: a panel for each environment, two lines for each kind of run.
+
+    What its policies pass (none for RANDOM), and dotted what was visited in learning them.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.2 * len(curves), 3.6), layout="constrained")
+    figure = Figure(figsize=(4.2 * len(curves), 4.0), layout="constrained")
     axes = figure.subplots(1, len(curves), squeeze=False)[0]
     for ax, (env, rows) in zip(axes, curves.items(), strict=True):
         for (name, runs), color in zip(rows.items(), (BLUE, ORANGE, PALE, GREEN), strict=False):
-            x, lines = np.array(runs[0]["at"]) / 1e6, np.array([r["buckets"] for r in runs])
-            ax.plot(x, lines.mean(0), color=color, label=name, gid=name)
-            ax.fill_between(x, lines.min(0), lines.max(0), color=color, alpha=0.2, lw=0)
+            x = np.array(runs[0]["at"]) / 1e6
+            for counted, style, of in (("buckets", "-", "policies"), ("visited", ":", "visited")):
+                if counted not in runs[0]:
+                    continue
+                lines, label = np.array([r[counted] for r in runs]), f"{name}: {of}"
+                ax.plot(x, lines.mean(0), style, color=color, label=label, gid=label)
+                ax.fill_between(x, lines.min(0), lines.max(0), color=color, alpha=0.15, lw=0)
         ax.set(xlabel="interactions (millions)", xlim=(0, None), ylim=(0, None))
         ax.set_title(f"{env}: {len(next(iter(rows.values())))} seeds", fontsize=10)
         ax.grid(color="#e6e8ec")
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("buckets covered by policies\n(line: mean, band: all seeds)")
-    axes[0].legend(frameon=False)
+    axes[0].set_ylabel("buckets (line: mean, band: all seeds)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=len(labels))
     return figure
 
 
