@@ -7,6 +7,9 @@ each has all cores while it works, and what a run reaches of its speed is its sh
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -26,6 +29,7 @@ from upside.run import Run
 from upside.types import UserError, usable_cores
 
 GOALS = 48
+COMMANDS = 6  # of `upside reach`, from which the time of GOALS of them is extrapolated
 PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
 
 
@@ -116,7 +120,10 @@ def show(found: dict[str, Any]) -> None:
 
 
 def together(run_dir: Path, interactions: int) -> dict[str, Any]:
-    """48 goals at once, and one after another, with the same budget; compilation is part of both."""
+    """48 goals at once, one after another, and by a command for each, with the same budget.
+
+    Compilation is part of all three, the start of a process of the last.
+    """
     run = Run.load(run_dir)
     if len(run.env.space.low) != 2:
         raise UserError(f"--goals {run_dir}: {run.env.name} has not two features")
@@ -133,6 +140,7 @@ def together(run_dir: Path, interactions: int) -> dict[str, Any]:
 
     at_once, best = reach(goals)
     alone = [reach([one]) for one in goals]
+    commands = [_command(run_dir, place, budget) for place in places[:: len(places) // COMMANDS]]
     return {
         "env": run.config.env,
         "policies": len(run) - 1,
@@ -141,14 +149,28 @@ def together(run_dir: Path, interactions: int) -> dict[str, Any]:
         "budget_per_goal": budget,
         "seconds_at_once": at_once,
         "seconds_one_after_another": sum(seconds for seconds, _ in alone),
+        "seconds_of_commands": commands,
         "same_results": best == [one for _, (one,) in alone],
     }
 
 
+def _command(run_dir: Path, place: Any, budget: int) -> float:
+    """Seconds of one `upside reach`."""
+    goal = ",".join(f"{float(x):.3f}" for x in place)
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory() as where:
+        options = ["--goal", goal, "--budget", str(budget), "--output", f"{where}/goal"]
+        command = [sys.executable, "-m", "upside.cli", "reach", str(run_dir), *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begin
+
+
 def show_goals(found: dict[str, Any]) -> None:
     at_once, alone = found["seconds_at_once"], found["seconds_one_after_another"]
+    each = float(np.mean(found["seconds_of_commands"]))
     print(f"{found['goals']} goals on {found['env']}, {found['cores']} cores, compilation included")
-    print(
-        f"at once: {at_once:.0f} s; one after another: {alone:.0f} s; {alone / at_once:.1f} times"
-    )
+    print(f"at once: {at_once:.0f} s")
+    print(f"one after another in one process: {alone:.0f} s, {alone / at_once:.1f} times")
+    times = found["goals"] * each / at_once
+    print(f"a command for each: {each:.0f} s, {found['goals']} of them {times:.1f} times")
     print("every goal's best return is the same" if found["same_results"] else "results DIFFER")
