@@ -59,12 +59,12 @@ AFFORDED: dict[str, dict[str, Any]] = {
 """Ten million interactions with K_pol = 100 would take an hour a run: 10 is App. C's other value."""
 
 CHOSEN: dict[str, dict[str, Any]] = {
-    "diayn": {**AFFORDED["diayn"], "sigma": 0.1},
+    "diayn": {**AFFORDED["diayn"], "j": 10},
     "smm": {**AFFORDED["smm"], "sigma": 0.1},
     "edl": {**AFFORDED["edl"], "beta": 0.5},
     "flat-upside": {**AFFORDED["flat-upside"], "j": 10},
-    "diayn-curr": {**AFFORDED["diayn-curr"], "lr_pol": 1e-4},
-    "diayn-hier": AFFORDED["diayn-hier"],
+    "diayn-curr": AFFORDED["diayn-curr"],
+    "diayn-hier": {**AFFORDED["diayn-hier"], "k_pol": 10},
     "upside-paper": {**AFFORDED["upside-paper"], "j": 10},
 }
 """Settings of the methods that are compared, where they differ from what is declared.
