@@ -29,6 +29,16 @@ def test_every_row_can_be_run_and_names_a_row_of_the_paper(name, tmp_path):
     assert {row.paper for row in experiment.rows.values()} == rows, "all of the paper's, no others"
 
 
+def test_a_result_names_every_run_and_each_configuration_once(tmp_path):
+    done = catalogue.tasks("coverage-mazes", tmp_path, rows=["diayn-10", "upside"])
+    told = tables.about("coverage-mazes", done)
+    assert len(told["configurations"]) == 2
+    assert set(told["environments"]) == set(catalogue.MAZES)
+    named = {entry["run"] for same in told["configurations"] for entry in same["runs"]}
+    assert named == {one.path.name for one in done}
+    assert json.loads(json.dumps(told)) == told
+
+
 def test_statistics_of_seeds():
     # the middle half of 1, 2, 3, 100 is 2, 3
     assert iqm(np.array([1.0, 2.0, 3.0, 100.0])) == 2.5

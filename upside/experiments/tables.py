@@ -73,11 +73,20 @@ def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, An
 
 
 def about(name: str, done: list[Task]) -> dict[str, Any]:
-    """What every result says of itself."""
+    """What every result says of itself: configurations once each, with the runs that had them."""
+    configurations: dict[str, dict[str, Any]] = {}
+    environments: dict[str, dict[str, Any]] = {}
+    for task in done:
+        config = dataclasses.asdict(task.config)
+        env, seed = config.pop("env"), config.pop("seed")
+        environments[env] = {part: config.pop(part) for part in ("layout", "simulated")}
+        same = configurations.setdefault(json.dumps(config), {"runs": [], **config})
+        same["runs"].append({"run": task.path.name, "env": env, "seed": seed})
     return {
         "command": f"upside reproduce {name}",
         "version": __version__,
-        "configurations": {t.path.name: dataclasses.asdict(t.config) for t in done},
+        "configurations": list(configurations.values()),
+        "environments": environments,
     }
 
 
