@@ -77,6 +77,14 @@ def test_alg_2_begins_every_call_of_policy_learning_with_a_new_discriminator(nam
     assert not methods.get(name).judge.keep_discriminator
 
 
+def test_a_skill_that_was_not_drawn_yet_learns_nothing_from_its_empty_class():
+    """VIC draws its skills: in the first round, some have no state by which anything could be worth something."""
+    run = Discovery(envs.make("u-maze"), quick("vic"), 0, 6000)
+    for _ in rounds(run):
+        leaves = jax.tree.leaves(jax.tree.map(np.asarray, run.arrays.learners))
+        assert all(np.isfinite(leaf).all() for leaf in leaves)
+
+
 def test_the_entropy_beside_a_reward_has_its_unit():
     sac = methods.get("diayn", "sac").learner
     assert sac.paid_in(StateReward(average=True).unit(0.99)).alpha == pytest.approx(0.1 * 0.01)

@@ -126,8 +126,7 @@ def sized(method: Method, size: Size | None) -> Method:
         1: (size.episode - H, H, size.episode),
     }[growth.max_depth]
     if isinstance(growth, Growth):
-        patience = size.patience if growth.patience else 0
-        growth = dataclasses.replace(growth, k_steps=size.k_steps, patience=patience)
+        growth = dataclasses.replace(growth, k_steps=size.k_steps)
     plan = dataclasses.replace(method.plan, T=T, H=H, H_max=H_max)
     method = dataclasses.replace(method, plan=plan, learner=learner, growth=growth)
     return method if method.gate is None else _gated(method, size)
@@ -136,12 +135,13 @@ def sized(method: Method, size: Size | None) -> Method:
 def _gated(method: Method, size: Size) -> Method:
     """How our own default finds and follows probes there."""
     assert method.gate is not None
+    gate = dataclasses.replace(method.gate, probe=size.probe, probes=size.probes, tries=size.tries)
     learner = method.learner
     if isinstance(learner, TD3):
         learner = dataclasses.replace(learner, imitation=size.imitation, snap=size.snap)
     return dataclasses.replace(
         method,
-        gate=dataclasses.replace(method.gate, probe=size.probe, probes=size.probes),
+        gate=gate,
         practice=dataclasses.replace(method.practice, fresh=size.fresh, rehearsal=size.rehearsal),
         learner=learner,
     )

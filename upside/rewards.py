@@ -169,7 +169,7 @@ class StateReward:
         critic needs long to get there, and by then the actor's tanh has saturated: DIAYN's skills
         run to the walls and are told apart there, which suits them; EDL's all end in one corner.
         """
-        return 1.0 - gamma if self.average else 1.0
+        return 1.0 - gamma if self.average and not self.ends else 1.0
 
     def count(self, plan: Plan) -> int:
         return plan.T if self.states == "all" else 1

@@ -122,7 +122,7 @@ def show(found: dict[str, Any]) -> None:
 def together(run_dir: Path, interactions: int) -> dict[str, Any]:
     """48 goals at once, one after another, and by a command for each, with the same budget.
 
-    Compilation is part of all three, the start of a process of the last.
+    Compilation is part of the first two. Commands find it in the cache, but for the first, and start a process each.
     """
     run = Run.load(run_dir)
     if len(run.env.space.low) != 2:
@@ -172,5 +172,8 @@ def show_goals(found: dict[str, Any]) -> None:
     print(f"at once: {at_once:.0f} s")
     print(f"one after another in one process: {alone:.0f} s, {alone / at_once:.1f} times")
     times = found["goals"] * each / at_once
-    print(f"a command for each: {each:.0f} s, {found['goals']} of them {times:.1f} times")
+    print(
+        f"a command for each: {each:.0f} s; {found['goals']} such commands: {times:.1f} times "
+        f"(from {len(found['seconds_of_commands'])} of them)"
+    )
     print("every goal's best return is the same" if found["same_results"] else "results DIFFER")

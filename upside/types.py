@@ -119,8 +119,8 @@ class Size:
     """What moves it: a held action, or a rhythm."""
     probes: int
     """Episodes that look for free space around a policy."""
-    patience: int
-    """Rounds in which a policy has to get better."""
+    tries: int
+    """How often new ground may be claimed in vain."""
     fresh: int
     """Noise-free episodes a round by which a policy is judged: noise may change everything that follows."""
     rehearsal: int

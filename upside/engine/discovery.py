@@ -28,6 +28,7 @@ from upside.skills.growth import Expansion
 from upside.skills.tree import Tree
 from upside.types import Trajectory, World
 
+UNSEEN = 100  # episodes collected before they are looked through at the latest
 CAPACITY = 128  # consolidated policies of a tree before the arrays double
 
 
@@ -93,6 +94,7 @@ class Discovery:
         """What the consolidated policies pass, noise-free."""
         self._visited: set[int] = set()
         self._unseen: list[tuple[Any, np.ndarray, int]] = []
+        """Episodes not looked through yet: features, how many of each slot's were wanted, steps."""
         self.radius = 0.0
         """How far the root's diffusing part reaches: the unit of distance."""
         self.reach = method.gate.reach if method.gate else 0.0
@@ -264,11 +266,12 @@ class Discovery:
         )
         passed = self.env.space.covered(np.asarray(trace))
         self.buckets |= passed
-        self._visited |= passed
+        if counted:
+            self._visited |= passed
 
     @property
     def visited(self) -> AbstractSet[int]:
-        """Buckets of all states of all episodes so far, noise and probes included.
+        """Buckets of all states so far, noise and probes included (the way to a node only once).
 
         Episodes are looked through when this is asked for: by then nobody has to wait for them.
         """
@@ -309,6 +312,8 @@ class Discovery:
             self.key(),
         )
         self._unseen.append((got.features, wants, steps))
+        if len(self._unseen) > UNSEEN:
+            _ = self.visited
         return got
 
     def remember(self, episodes: Trajectory, wants: np.ndarray) -> None:

@@ -120,14 +120,17 @@ def rehearse(run: Discovery, x: Expansion) -> None:
 
 
 def _learn(run: Discovery, x: Expansion, children: list[Child], updates: int) -> None:
-    arrays = run.arrays
+    arrays, scores = run.arrays, _scores(run, x)
+    seen = np.asarray(scores.classes)[
+        labels(run)
+    ]  # no state is worth anything to a class without states
     learners, ages = run.programs.learn(
         run.cores,
         arrays.learners,
         arrays.ages,
         arrays.replay,
-        _scores(run, x),
-        x.slots(children, run.method.growth.n_max),
+        scores,
+        x.slots(children, run.method.growth.n_max) & seen,
         np.int32(updates),
         run.key(),
     )

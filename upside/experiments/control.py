@@ -28,20 +28,21 @@ def curve(task: Task) -> dict[str, Any]:
 
     run, most = Run.load(task.path), task.config.max_interactions
     at = np.linspace(0, most, MARKS + 1)[1:]
-    if len(run) == 1 and run.method.growth.max_depth == 0:
+    if run.method.growth.max_depth == 0:
         return {"at": at.tolist(), "visited": _random(run, at)}
     spent = np.array([entry["interactions"] for entry in run.history])
     last = np.clip(np.searchsorted(spent, at, side="right") - 1, 0, None)
-    counted = {
+    counted: dict[str, Any] = {
         name: np.array([entry[name] for entry in run.history])[last].tolist()
         for name in ("buckets", "visited")
+        if name in run.history[0]  # runs that began before it was counted
     }
     return {"at": at.tolist(), **counted}
 
 
 def _random(run: Any, at: np.ndarray) -> list[int]:
     steps, seen, covered = run.method.plan.H, set(), []
-    episodes, chunk = 0, 0
+    episodes, chunk = 0, 1_000_000 * run.config.seed
     for mark in at:
         while (episodes + CHUNK) * steps <= mark:
             states = run.rollouts(CHUNK, seed=chunk).diffusing[0]
@@ -66,7 +67,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
             ends: dict[str, Any] = {
                 name: summary([float(r[name][-1]) for r in runs])
                 for name in ("buckets", "visited")
-                if name in runs[0]
+                if all(name in r for r in runs)
             }
             table.setdefault(env, {})[row] = ends | {"curves": runs}
             cells = [_cell(ends[name]) if name in ends else "-" for name in ("buckets", "visited")]

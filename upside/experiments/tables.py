@@ -25,10 +25,12 @@ def measure(task: Task) -> dict[str, Any]:
 
     run = Run.load(task.path)
     report = run.coverage()
-    if len(run) == 1:  # nothing but a diffusing part: count what that reaches
-        states = run.rollouts(RANDOM_EPISODES).diffusing
+    if run.method.growth.max_depth == 0:  # nothing but a diffusing part: count what that reaches
+        states = run.rollouts(RANDOM_EPISODES, seed=run.config.seed).diffusing
         reached = run.env.space.covered(states[0])
-        report |= {"buckets": len(reached), "episodes": RANDOM_EPISODES}
+        share = len(reached) / report["reachable"]
+        report |= {"buckets": len(reached), "share_of_reachable": share}
+        report |= {"episodes": RANDOM_EPISODES}
     return report
 
 

@@ -116,7 +116,7 @@ def coverage(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
         for (name, runs), color in zip(rows.items(), (BLUE, ORANGE, PALE, GREEN), strict=False):
             x = np.array(runs[0]["at"]) / 1e6
             for counted, style, of in (("buckets", "-", "policies"), ("visited", ":", "visited")):
-                if counted not in runs[0]:
+                if not all(counted in run for run in runs):
                     continue
                 lines, label = np.array([r[counted] for r in runs]), f"{name}: {of}"
                 ax.plot(x, lines.mean(0), style, color=color, label=label, gid=label)
