@@ -86,9 +86,7 @@ DIAYN_CURR = dataclasses.replace(
 )
 """DIAYN whose number of skills is adapted as UPSIDE's is, beginning with one."""
 
-DIAYN_HIER = dataclasses.replace(
-    PAPER, plan=Plan(H=0), reward=StateReward(states="all"), judge=DIAYN_CURR.judge
-)
+DIAYN_HIER = dataclasses.replace(DIAYN_CURR, plan=Plan(H=0), growth=CONSTRAINED)
 """UPSIDE's tree without diffusing parts: rewarded on all states of the directed skill."""
 
 

@@ -52,7 +52,8 @@ class Experiment:
 
 
 AFFORDED: dict[str, dict[str, Any]] = {
-    **{name: {"k_pol": 10} for name in ("diayn", "smm", "edl", "flat-upside", "diayn-curr")},
+    **{name: {"k_pol": 10} for name in ("diayn", "smm", "edl", "flat-upside")},
+    "diayn-curr": {},
     "diayn-hier": {},
     "upside-paper": {},
 }

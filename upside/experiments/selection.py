@@ -25,7 +25,7 @@ RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
     "smm": {**POLICY_RANGES, **JUDGE_RANGES},
     "edl": {**POLICY_RANGES, **VQVAE_RANGES},
     "flat-upside": {**POLICY_RANGES, **JUDGE_RANGES},
-    "diayn-curr": {**POLICY_RANGES, **JUDGE_RANGES},
+    "diayn-curr": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
     "diayn-hier": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
     "upside-paper": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
 }
