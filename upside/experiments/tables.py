@@ -108,7 +108,8 @@ def markdown(data: dict[str, Any]) -> str:
     every = [cell for cells in data["table"].values() for cell in cells.values()]
     most = max(max(cell["interactions"]) for cell in every)
     seeds = sorted({seed for cell in every for seed in cell["seeds"]})
-    lines.append(f"\nSeeds {', '.join(map(str, seeds))}; at most {most:,} interactions a run.")
+    few = " The IQM of fewer than four is their mean." if len(seeds) < 4 else ""
+    lines.append(f"\nSeeds {', '.join(map(str, seeds))}; at most {most:,} interactions a run.{few}")
     return "\n".join(lines) + "\n"
 
 
