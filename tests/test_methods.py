@@ -148,7 +148,8 @@ def test_an_episode_earns_the_sum_over_its_states_or_the_mean_over_its_diffusing
 def test_a_reward_at_every_step_is_paid_in_full_or_as_an_average():
     space, replay = Space((0.0,), (1.0,), (2,)), replays.init(2, 3, 3, 1, 1, 1)
     for paid, unit in (({}, 1.0), ({"average": True}, 0.01), ({"states": "final"}, 1.0)):
-        three = StateReward(**paid).relabel(Plan(T=3, H=0), space, replay, scores(3), 0.99)
+        reward, plan = StateReward(**paid), Plan(T=3, H=0)
+        three = reward.relabel(plan, space, replay, scores(3), 0.99, None, *[jnp.asarray(0)] * 2)
         reward, _ = np.asarray(three.at(jnp.asarray([0]), jnp.asarray([2])))[0]
         assert reward == pytest.approx(unit * np.log(1.5), rel=1e-4)
 

@@ -1,12 +1,14 @@
 """What a skill is paid for: the states its diffusing part visits, at the end of its directed part."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from upside.rewards import DiffusingReward, Table
+from upside.learners import replay as replays
+from upside.rewards import DiffusingReward, Scores
 from upside.skills.plan import Plan
-from upside.types import Trajectory
+from upside.types import Space, Trajectory
 
 PLAN = Plan(T=3, H=2)
 
@@ -21,33 +23,70 @@ def test_judged_states_are_those_of_the_diffusing_part():
     assert DiffusingReward().count(PLAN) == judged.shape[1] == 2
 
 
-@pytest.mark.parametrize("lead", [(), (2,), (2, 2)])
-def test_the_mean_score_is_paid_at_the_last_directed_step_only(lead):
-    scores = jnp.asarray(np.broadcast_to(np.float32([0.2, 0.6]), (*lead, 2)))
-    paid = DiffusingReward().pay(PLAN, scores)
-    assert paid.shape == (*lead, 3)
-    np.testing.assert_allclose(paid, np.broadcast_to([0.0, 0.0, 0.4], paid.shape), rtol=1e-6)
+class Thermometer(eqx.Module):
+    """A judge by whom the first of two skills owns a state of feature x with probability x."""
+
+    def log_prob(self, features, classes):
+        return jnp.log(jnp.concatenate([features, 1.0 - features], axis=-1))
 
 
-def test_each_episode_is_paid_its_own_score():
-    paid = DiffusingReward().pay(PLAN, jnp.asarray([[0.0, 0.5], [1.0, 1.0]]))
-    np.testing.assert_allclose(paid, [[0.0, 0.0, 0.25], [0.0, 0.0, 1.0]])
+NOBODY, NOTHING = np.zeros(2, np.int32), np.zeros((2, 1, 1), np.float32)
+SCORES = Scores(Thermometer(), np.ones(2, bool), np.arange(2), np.zeros(2), NOTHING, NOBODY)
+SPACE = Space((0.0,), (1.0,), (2,))
+
+
+def filled(judged, capacity):
+    """A replay buffer whose first episodes have these judged states; others are left over from before."""
+    replay = replays.init(capacity, PLAN.T, PLAN.H, 1, 1, 1)
+    rows = jnp.full((capacity, PLAN.H, 1), 0.99).at[: len(judged)].set(judged[..., None])
+    return eqx.tree_at(lambda r: (r.judged, r.size), replay, (rows, jnp.asarray(len(judged))))
+
+
+def relabel(replay, known=None, first=0, number=None):
+    known = DiffusingReward().unpaid(PLAN, replay, 2, 0.9) if known is None else known
+    number = int(replay.size) if number is None else number
+    where = jnp.asarray(first), jnp.asarray(number)
+    return DiffusingReward().relabel(PLAN, SPACE, replay, SCORES, 0.9, known, *where)
+
+
+JUDGED = jnp.asarray(np.float32([[0.2, 0.6], [0.9, 0.7], [0.1, 0.1]]))  # means 0.4, 0.8, 0.1
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_the_mean_score_of_an_episode_is_paid_at_its_last_directed_step_only(slot):
+    paid = relabel(filled(JUDGED, 5)).at(jnp.asarray(slot), jnp.arange(9))
+    means = np.abs(slot - np.array([0.4, 0.8, 0.1]))
+    expected = np.stack([np.zeros(3), np.zeros(3), means], axis=1).ravel()
+    np.testing.assert_allclose(paid[:, 0], expected, rtol=1e-5)
+    # what an episode achieves from its step t on is that, discounted T - 1 - t times
+    achieved = means[:, None] * [0.81, 0.9, 1.0]
+    np.testing.assert_allclose(paid[:, 1], achieved.ravel(), rtol=1e-5)
 
 
 def test_rewards_stay_between_zero_and_one():
     """Footnote of Sect. 3.4: scores are probabilities, not their logarithms."""
-    scores = jnp.asarray(np.random.default_rng(0).uniform(size=(50, 2)).astype(np.float32))
-    paid = np.asarray(DiffusingReward().pay(PLAN, scores))
+    judged = jnp.asarray(np.random.default_rng(0).uniform(0.01, 0.99, (50, 2)).astype(np.float32))
+    paid = np.asarray(relabel(filled(judged, 60)).worth)
     assert paid.min() >= 0.0
     assert paid.max() <= 1.0
 
 
 def test_the_best_episode_of_a_skill_is_the_one_that_would_have_earned_it_most():
-    # two skills, three episodes of two steps; the return of each episode is that of its first step
-    returns = np.array([[0.1, 0.9, 0.3], [0.7, 0.0, 0.2]])
-    paid = np.zeros((2, 3, 2, 2), np.float32)
-    paid[:, :, 0, 1] = returns
-    table = Table(jnp.asarray(paid))
+    table = relabel(filled(JUDGED, 5))  # of what is left over, each would earn the first skill 0.99
     index = jnp.arange(6)
-    np.testing.assert_array_equal(table.best(jnp.asarray(0), index), [2, 3, 2, 3, 2, 3])
-    np.testing.assert_array_equal(table.best(jnp.asarray(1), index), [0, 1, 0, 1, 0, 1])
+    np.testing.assert_array_equal(table.best(jnp.asarray(0), index), [3, 4, 5, 3, 4, 5])
+    np.testing.assert_array_equal(table.best(jnp.asarray(1), index), [6, 7, 8, 6, 7, 8])
+
+
+@pytest.mark.parametrize("capacity", [64, 65, 127, 128, 200])
+@pytest.mark.parametrize(("first", "number"), [(0, 1), (10, 60), (60, 40), (50, 64), (63, 1)])
+def test_new_episodes_of_the_ring_are_relabelled_as_all_would_be(capacity, first, number):
+    rng = np.random.default_rng(first)
+    draw = lambda: rng.uniform(0.1, 0.9, (capacity, PLAN.H)).astype(np.float32)  # noqa: E731
+    old, new = draw(), draw()
+    written = (first + np.arange(number)) % capacity
+    both = old.copy()
+    both[written] = new[written]
+    before, after = filled(jnp.asarray(old), capacity), filled(jnp.asarray(both), capacity)
+    some = relabel(after, relabel(before), first, number)
+    np.testing.assert_array_equal(some.worth, relabel(after).worth)

@@ -141,12 +141,16 @@ def ours(size: Size, skills: int) -> Prepared:
         arrays.learners,
         arrays.ages,
         replay,
-        scores,
-        everyone,
-        updates,
-        run.key(),
     )
-    return lambda: jax.block_until_ready(run.programs.learn(*inputs)), UPDATES * skills
+    rest = (everyone, updates, run.key())
+    nothing = method.reward.unpaid(plan, replay, skills, learner.gamma)
+    every = np.int32(0), np.int32(len(replay.rows))
+
+    def learn() -> Any:
+        paid = run.programs.pay(replay, scores, nothing, *every)
+        return jax.block_until_ready(run.programs.learn(*inputs, paid, *rest))
+
+    return learn, UPDATES * skills
 
 
 def peer(package: str, size: Size, updates: int) -> Prepared:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from upside.learners.replay import Replay, returns
+from upside.learners.replay import Replay
 from upside.models import density
 from upside.skills.plan import Plan
 from upside.types import Space, Trajectory, UserError, at_least
@@ -45,19 +45,21 @@ class Scores(eqx.Module):
 
 
 class Table(eqx.Module):
-    """Every stored transition's reward and achieved return, for every slot."""
+    """What every stored episode is worth to every slot, paid at the skill's end."""
 
-    paid: Float[Array, "n episodes T 2"]
+    worth: Float[Array, "n episodes"]
+    T: int = eqx.field(static=True)
+    gamma: float = eqx.field(static=True)
 
     def at(self, slot: Int[Array, "*#b"], index: Int[Array, "*b"]) -> Float[Array, "*b 2"]:
-        """Reward and return, for the skill in `slot`, of transitions counted through the episodes."""
-        T = self.paid.shape[2]
-        return self.paid[slot, index // T, index % T]
+        """Reward and achieved return, for the skill in `slot`, of transitions counted through the episodes."""
+        worth, t = self.worth[slot, index // self.T], index % self.T
+        discount = self.gamma ** jnp.arange(self.T - 1, -1, -1).astype(float)
+        return jnp.stack([jnp.where(t == self.T - 1, worth, 0.0), discount[t] * worth], axis=-1)
 
     def best(self, slot: Int[Array, ""], index: Int[Array, "*b"]) -> Int[Array, "*b"]:
         """The same steps of the episode that would have earned the skill in `slot` most."""
-        T = self.paid.shape[2]
-        return jnp.argmax(self.paid[slot, :, 0, 1]) * T + index % T
+        return jnp.argmax(self.worth[slot]) * self.T + index % self.T
 
 
 class Lookup(eqx.Module):
@@ -79,8 +81,8 @@ class Lookup(eqx.Module):
 
     def at(self, slot: Int[Array, "*#b"], index: Int[Array, "*b"]) -> Float[Array, "*b 2"]:
         episode, t = index // self.T, index % self.T
-        final = self.reward.states == "final"
-        features = self.judged[episode, 0 if final else t]
+        final = self.reward.states == "final"  # one judged state an episode, otherwise one a step
+        features = self.judged.reshape(-1, self.judged.shape[-1])[episode if final else index]
         reward = self.unit * self.reward.score(self, slot, features)
         reward = jnp.where((t == self.T - 1) | (not final), reward, 0.0)
         return jnp.stack([reward, jnp.full_like(reward, -jnp.inf)], axis=-1)
@@ -109,11 +111,6 @@ class DiffusingReward:
         """The states of 𝒥."""
         return jnp.asarray(episodes.features)[..., plan.T :, :]
 
-    def pay(self, plan: Plan, scores: Float[Array, "*n J"]) -> Float[Array, "*n T"]:
-        """The reward of each directed transition."""
-        end = jnp.arange(plan.T) == plan.T - 1
-        return jnp.where(end, jnp.mean(scores, axis=-1)[..., None], 0.0)
-
     def total(
         self, plan: Plan, space: Space, states: Float[Array, "n e J feat"], scores: Scores
     ) -> Float[Array, "n e"]:
@@ -121,23 +118,37 @@ class DiffusingReward:
         log_q = jax.vmap(lambda s, z: scores.judge.log_prob(s, scores.classes)[..., z])
         return jnp.mean(jnp.exp(log_q(states, jnp.asarray(scores.labels))), axis=-1)
 
+    def unpaid(self, plan: Plan, replay: Replay, n: int, gamma: float) -> Table:
+        """Before anything is relabelled, nothing is worth anything."""
+        return Table(jnp.asarray(np.zeros((n, len(replay.rows)), np.float32)), plan.T, gamma)
+
     def relabel(
-        self, plan: Plan, space: Space, replay: Replay, scores: Scores, gamma: float
+        self,
+        plan: Plan,
+        space: Space,
+        replay: Replay,
+        scores: Scores,
+        gamma: float,
+        known: Any,
+        first: Int[Array, ""],
+        number: Int[Array, ""],
     ) -> Table:
-        """All stored episodes, for every sibling at once: they share the judge's forward pass."""
-        table = jnp.zeros((scores.labels.size, *replay.rows.shape[:2], 2))
-        width = min(CHUNK, replay.rows.shape[0])
+        """`number` episodes of the ring from the `first` on, for every sibling: they share the judge's forward pass."""
+        capacity = len(replay.rows)
+        width = min(CHUNK, capacity)
+        chunks = (first % width + number + width - 1) // width + (first + number > capacity)
 
-        def chunk(i: Array, table: Array) -> Array:
-            start = jnp.minimum(i * CHUNK, replay.rows.shape[0] - width)
+        def chunk(i: Array, worth: Array) -> Array:
+            start = (first // width + i) % -(-capacity // width) * width
+            start = jnp.minimum(start, capacity - width)
             judged = jax.lax.dynamic_slice_in_dim(replay.judged, start, width)
-            q = jnp.exp(scores.log_q(judged))
-            paid = self.pay(plan, jnp.moveaxis(q, -1, 0))
-            both = jnp.stack([paid, returns(paid, gamma)], axis=-1)
-            return jax.lax.dynamic_update_slice_in_dim(table, both, start, axis=1)
+            mean = jnp.mean(jnp.exp(scores.log_q(judged)), axis=1)
+            filled = start + jnp.arange(width) < replay.size
+            paid = jnp.where(filled[:, None], mean, 0.0).T
+            return jax.lax.dynamic_update_slice_in_dim(worth, paid, start, axis=1)
 
-        chunks = (replay.size + CHUNK - 1) // CHUNK
-        return Table(jax.lax.fori_loop(0, chunks, chunk, table))
+        worth = jax.lax.fori_loop(0, chunks, chunk, known.worth)
+        return dataclasses.replace(known, worth=worth)
 
     def check(self, plan: Plan) -> None:
         at_least(plan, 1, "H")
@@ -200,8 +211,19 @@ class StateReward:
         slots = jnp.broadcast_to(jnp.arange(states.shape[0])[:, None, None], states.shape[:-1])
         return jnp.sum(self.score(known, slots, states), axis=-1)
 
+    def unpaid(self, plan: Plan, replay: Replay, n: int, gamma: float) -> None:
+        """Nothing is kept: rewards are computed when they are drawn."""
+
     def relabel(
-        self, plan: Plan, space: Space, replay: Replay, scores: Scores, gamma: float
+        self,
+        plan: Plan,
+        space: Space,
+        replay: Replay,
+        scores: Scores,
+        gamma: float,
+        known: Any,
+        first: Int[Array, ""],
+        number: Int[Array, ""],
     ) -> Lookup:
         return self._lookup(plan, space, replay.judged, scores, self.unit(gamma))
 

@@ -24,6 +24,7 @@ from upside.engine.method import Method
 from upside.engine.round import programs
 from upside.learners import replay as replays
 from upside.nets import Actor
+from upside.rewards import Scores
 from upside.skills.growth import Expansion
 from upside.skills.tree import Tree
 from upside.types import Trajectory, World
@@ -46,6 +47,20 @@ class Counters:
     expansions: int = 0
     keys: int = 0
     """Random keys drawn so far; with the seed, the whole state of the generator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Paid:
+    """What stored episodes are worth, by whom, and how many had been stored by then."""
+
+    scores: Scores
+    worth: Any
+    stored: int
+
+    def by(self, scores: Scores) -> bool:
+        """Whether that judge would say the same."""
+        same = np.array_equal(np.asarray(self.scores.classes), np.asarray(scores.classes))
+        return same and self.scores.judge is scores.judge
 
 
 class Arrays(eqx.Module):
@@ -90,6 +105,9 @@ class Discovery:
         self.starts_key = 0
         self.clearances = np.zeros(0)
         """Distance of every probe's diffusing states to the nearest consolidated state buffer."""
+        self.stored = 0
+        """Episodes put into the replay buffer since it was empty."""
+        self._paid: Paid | None = None
         self.buckets: set[int] = set()
         """What the consolidated policies pass, noise-free."""
         self._visited: set[int] = set()
@@ -209,6 +227,7 @@ class Discovery:
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
         run._visited = set(state.get("visited", state["buckets"]))  # runs older than the count
+        run.stored = run.arrays.replay.added()
         run.radius, run.reach = state["radius"], state["reach"]
         run.starts_key, run.vain, run.looks = state["starts_key"], state["vain"], state["looks"]
         if run.expansion is not None:
@@ -320,6 +339,28 @@ class Discovery:
         """The first `wants[i]` episodes of slot i enter the replay buffer."""
         keep = np.arange(episodes.action.shape[1]) < wants[:, None]
         self.set(replay=self.programs.remember(self.arrays.replay, episodes, keep))
+
+        self.stored += int(wants.sum())
+
+    def forget(self) -> None:
+        """Empty the replay buffer."""
+        self.set(replay=self.arrays.replay.cleared())
+        self.stored, self._paid = 0, None
+
+    def pay(self, scores: Scores) -> Any:
+        """What stored episodes are worth: all of them are judged when the judge has changed, otherwise the new ones."""
+        replay, method, known = self.arrays.replay, self.method, self._paid
+        capacity = len(replay.rows)
+        if known is None or not known.by(scores):
+            blank = method.reward.unpaid(
+                method.plan, replay, method.growth.n_max, method.learner.gamma
+            )
+            known = Paid(scores, blank, self.stored - min(self.stored, capacity))
+        new = min(self.stored - known.stored, capacity)
+        first = (self.stored - new) % capacity
+        worth = self.programs.pay(replay, scores, known.worth, np.int32(first), np.int32(new))
+        self._paid = Paid(scores, worth, self.stored)
+        return worth
 
     def spread(self, total: int) -> np.ndarray:
         """`total` episodes spread over the slots of one collection."""

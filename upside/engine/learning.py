@@ -21,7 +21,7 @@ def begin(run: Discovery, node: int, claims: list[int]) -> None:
     growth, gate = run.method.growth, run.method.gate
     run.counters.expansions += 1
     run.tree[node].expansions += 1
-    run.set(replay=run.arrays.replay.cleared())
+    run.forget()
     if not run.method.judge.keep_discriminator:
         run.new_judge()
     run.arrays.own_counts[:] = 0
@@ -121,15 +121,14 @@ def rehearse(run: Discovery, x: Expansion) -> None:
 
 def _learn(run: Discovery, x: Expansion, children: list[Child], updates: int) -> None:
     arrays, scores = run.arrays, _scores(run, x)
-    seen = np.asarray(scores.classes)[
-        labels(run)
-    ]  # no state is worth anything to a class without states
+    # no state is worth anything to a class without states
+    seen = np.asarray(scores.classes)[labels(run)]
     learners, ages = run.programs.learn(
         run.cores,
         arrays.learners,
         arrays.ages,
         arrays.replay,
-        scores,
+        run.pay(scores),
         x.slots(children, run.method.growth.n_max) & seen,
         np.int32(updates),
         run.key(),

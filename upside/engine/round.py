@@ -53,19 +53,18 @@ class Programs:
         learners: PyTree,
         ages: Int[ArrayLike, " n"],
         replay: replays.Replay,
-        scores: Scores,
+        paid: Table | Lookup,
         training: Bool[np.ndarray, " n"],
         updates: Int[ArrayLike, ""],
         key: PRNGKeyArray,
     ) -> tuple[PyTree, Array]:
-        """Relabel, then `updates` updates of each skill that `training` marks.
+        """`updates` updates of each skill that `training` marks, with what `pay` says that episodes are worth.
 
         Returns at once: with more than one core, the skills are shared out among threads that go on
         beside whatever is asked for next. JAX runs what one thread asks for in that order, so each
         share has a thread of its own, and nothing is merged by the caller's. The numbers are the
         same on any number of cores. NumPy arrays among the arguments must not be edited afterwards.
         """
-        paid = self.pay(replay, scores)
 
         def update(share: np.ndarray) -> tuple[PyTree, Array]:
             return self.update(learners, ages, paid, share, replay, updates, key)
@@ -78,11 +77,25 @@ class Programs:
             done = _thread(0).submit(self.merge, share, other, done).result()
         return done
 
-    def _pay(self, replay: replays.Replay, scores: Scores) -> Table | Lookup:
-        """What every stored transition is worth to each skill."""
+    def _pay(
+        self,
+        replay: replays.Replay,
+        scores: Scores,
+        known: Table | None,
+        first: Int[Array, ""],
+        number: Int[Array, ""],
+    ) -> Table | Lookup:
+        """What stored transitions are worth to each skill, where `number` episodes from the `first` on are not known."""
         method = self.method
         return method.reward.relabel(
-            method.plan, self.env.space, replay, scores, method.learner.gamma
+            method.plan,
+            self.env.space,
+            replay,
+            scores,
+            method.learner.gamma,
+            known,
+            first,
+            number,
         )
 
     def _judge(

@@ -30,6 +30,11 @@ class Replay(eqx.Module):
     def action_size(self) -> int:
         return self.rows.shape[-1] - 2 * self.observation_size - 1
 
+    def added(self) -> int:
+        """How many episodes must have been added at least for it to be as it is."""
+        size, cursor = int(self.size), int(self.cursor)
+        return size + cursor if size == len(self.rows) else size
+
     def cleared(self) -> Replay:
         """Empty, without touching the memory."""
         return eqx.tree_at(lambda r: (r.size, r.cursor), self, (_zero(), _zero()))
