@@ -107,6 +107,18 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
     before = [tree.stat().st_mtime_ns for tree in trees]
     assert cli.main(command) == 0
     assert [tree.stat().st_mtime_ns for tree in trees] == before
+    assert json.loads((tmp_path / "coverage-mazes" / "table.json").read_text()) == data
+    command[command.index("3")] = "4"
+    assert cli.main(command) == 0
+    more = json.loads((tmp_path / "coverage-mazes" / "table.json").read_text())
+    cell = more["table"]["random"]["bottleneck-maze"]
+    assert cell["seeds"] == [3, 4], "a table is added to"
+    assert len(more["configurations"]) == 1
+    assert len(more["configurations"][0]["runs"]) == len(more["runs"]) == 4
+    table = tmp_path / "coverage-mazes" / "table.json"
+    table.write_text(json.dumps({**more, "version": "0.0.1"}))
+    assert cli.main(command) == 2
+    assert "version 0.0.1" in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")

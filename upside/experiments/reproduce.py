@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from upside.experiments import catalogue, executor
 from upside.experiments.tasks import Work
 from upside.runs import RunDirectory
 from upside.types import UserError
+from upside.version import __version__
 
 W = TypeVar("W", bound=Work)
 
@@ -54,6 +56,7 @@ def reproduce(name: str, options: Reproduce) -> int:
     """Do what is left to do, say what failed, show what is done."""
     options.check()
     experiment = catalogue.get(name)
+    _of_this_version(options.output / name)
     every = catalogue.tasks(
         name, options.output, list(options.rows), list(options.seeds), options.interactions
     )
@@ -71,6 +74,16 @@ def reproduce(name: str, options: Reproduce) -> int:
             said = experiment.report(name, experiment, list(done), where)
         print(f"{said}\nwritten to {where}")
     return 1 if failed else 0
+
+
+def _of_this_version(where: Path) -> None:
+    """Refuse to add to what another version has written."""
+    for file in where.glob("*.json"):
+        found = json.loads(file.read_text()).get("version")
+        if found != __version__:
+            raise UserError(
+                f"{file} was written by version {found}, this is {__version__}: give another --output"
+            )
 
 
 def _complete(every: Sequence[W], options: Reproduce) -> tuple[list[W], int]:

@@ -35,49 +35,69 @@ def measure(task: Task) -> dict[str, Any]:
 
 
 def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
-    """Write the table as data and as text; returns the text."""
-    data = results(name, experiment, done)
+    """Write the table as data and as text; returns the text.
+
+    A table that is there already is added to: rows may be made one call after another.
+    """
+    file = where / "table.json"
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    data = results(name, experiment, done, before)
     text = markdown(data)
-    (where / "table.json").write_text(json.dumps(data, indent=1) + "\n")
+    file.write_text(json.dumps(data, indent=1) + "\n")
     (where / "table.md").write_text(text)
     return text
 
 
-def results(name: str, experiment: Experiment, done: list[Task]) -> dict[str, Any]:
+def results(
+    name: str, experiment: Experiment, done: list[Task], before: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """The table as data: every run's numbers, and for each row and maze ours beside the paper's."""
+    known = before or {}
+    runs = dict(known.get("runs", {}))
+    for task in done:
+        runs[task.path.name] = {"row": task.name, **kept(task, "coverage.json", measure)}
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
     figures = published.get(experiment.published, {"rows": {}})
     columns = {**figures["rows"], **figures.get("footnote", {})}
     table: dict[str, dict[str, Any]] = {}
     for row_name, row in experiment.rows.items():
         for column, env in enumerate(experiment.envs):
-            runs = [t for t in done if t.name == row_name and t.config.env == env]
-            if not runs:
-                continue
-            reports = [kept(t, "coverage.json", measure) for t in runs]
-            paper = columns.get(row.paper, [None, None])[column]
-            cell = {
-                **summary([float(r["buckets"]) for r in reports]),
-                "seeds": [t.config.seed for t in runs],
-                "reachable": reports[0]["reachable"],
-                "policies": [r["policies"] for r in reports],
-                "above_eta_on_fresh_states": [
-                    r["share_above_eta_on_fresh_states"] for r in reports
-                ],
-                "interactions": [r["interactions"] for r in reports],
-                "seconds_per_million": [
-                    round(1e6 * r["seconds"] / max(1, r["interactions"]), 2) for r in reports
-                ],
-                "paper": paper,
-            }
-            table.setdefault(row_name, {})[env] = cell
-    return {**about(name, done), "table": table}
+            same = [r for r in runs.values() if (r["row"], r["env"]) == (row_name, env)]
+            if same:
+                cell = _summarised(sorted(same, key=lambda r: r["seed"]))
+                cell["paper"] = columns.get(row.paper, [None, None])[column]
+                table.setdefault(row_name, {})[env] = cell
+    return {**about(name, done, known), "table": table, "runs": runs}
 
 
-def about(name: str, done: list[Task]) -> dict[str, Any]:
-    """What every result says of itself: configurations once each, with the runs that had them."""
+def _summarised(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """A cell of the table: one row on one maze, all seeds."""
+    return {
+        **summary([float(run["buckets"]) for run in runs]),
+        "seeds": [run["seed"] for run in runs],
+        "reachable": runs[0]["reachable"],
+        "policies": [run["policies"] for run in runs],
+        "above_eta_on_fresh_states": [run["share_above_eta_on_fresh_states"] for run in runs],
+        "interactions": [run["interactions"] for run in runs],
+        "seconds_per_million": [
+            round(1e6 * run["seconds"] / max(1, run["interactions"]), 2) for run in runs
+        ],
+    }
+
+
+def about(name: str, done: list[Task], known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What every result says of itself: configurations once each, with the runs that had them.
+
+    Of what is `known` already, what was not done again is kept.
+    """
+    new = {task.path.name for task in done}
     configurations: dict[str, dict[str, Any]] = {}
-    environments: dict[str, dict[str, Any]] = {}
+    for known_one in (known or {}).get("configurations", []):
+        config = {part: value for part, value in known_one.items() if part != "runs"}
+        others = [run for run in known_one["runs"] if run["run"] not in new]
+        if others:
+            configurations[json.dumps(config)] = {"runs": others, **config}
+    environments: dict[str, dict[str, Any]] = dict((known or {}).get("environments", {}))
     for task in done:
         config = dataclasses.asdict(task.config)
         env, seed = config.pop("env"), config.pop("seed")
