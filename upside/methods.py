@@ -88,7 +88,12 @@ DIAYN_CURR = dataclasses.replace(
 )
 """DIAYN whose number of skills is adapted as UPSIDE's is, beginning with one."""
 
-DIAYN_HIER = dataclasses.replace(DIAYN_CURR, plan=Plan(H=0), growth=CONSTRAINED)
+DIAYN_HIER = dataclasses.replace(
+    DIAYN_CURR,
+    plan=Plan(H=0),
+    practice=dataclasses.replace(DIAYN.practice, rollouts=10),
+    growth=CONSTRAINED,
+)
 """UPSIDE's tree without diffusing parts: rewarded on all states of the directed skill."""
 
 

@@ -287,7 +287,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "growth-wall-free": Experiment(
         "App. B: the tree's evolution in the wall-free maze, N_start = 4 and N_max = 8",
-        {"upside": Row("upside", 100_000), "upside-paper": Row("upside-paper", 300_000)},
+        {
+            "upside": Row("upside", 100_000),
+            "upside-paper": Row("upside-paper", 300_000, CHOSEN["upside-paper"]),
+        },
         pictures.evolution,
         envs=("wall-free-maze",),
         seeds=(0,),
