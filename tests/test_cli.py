@@ -140,12 +140,16 @@ def test_a_directory_that_is_not_a_run_is_never_overwritten(tmp_path, capsys):
 
 def test_a_run_directory_has_one_writer_at_a_time(run_dir, tmp_path, capsys):
     shutil.copytree(run_dir, tmp_path / "run")
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "since the last checkpoint"}\n')
+    written = (tmp_path / "run" / "metrics.jsonl").read_text()
     with RunDirectory(tmp_path / "run").alone():
         assert cli.main(["resume", str(tmp_path / "run"), "--no-figures"]) == 2
         assert "another process" in capsys.readouterr().err
         again = ["train", "upside", "--run-dir", str(tmp_path / "run"), "--overwrite"]
         assert cli.main(again) == 2
         assert "another process" in capsys.readouterr().err
+        assert (tmp_path / "run" / "metrics.jsonl").read_text() == written
     assert cli.main(["resume", str(tmp_path / "run"), "--no-figures"]) == 0
     assert "ended before" in capsys.readouterr().out
 

@@ -6,7 +6,6 @@ again, bit for bit, what was done after the last checkpoint; metrics written sin
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import threading
@@ -86,7 +85,6 @@ class Session:
             session.before, session.ended = state["seconds"], state["ended"]
             lines = state["lines"]
         session.history = directory.load_metrics()[:lines]
-        directory.save_metrics(session.history)
         return session
 
     @property
@@ -96,7 +94,12 @@ class Session:
 
     def run(self) -> Run:
         """Discover until the end; returns what was found."""
-        with self.directory.alone() if self.directory else contextlib.nullcontext():
+        if self.directory is None:
+            return self._run()
+        with (
+            self.directory.alone()
+        ):  # only now may anything be cut off: another process may still be writing
+            self.directory.save_metrics(self.history)
             return self._run()
 
     def _run(self) -> Run:
