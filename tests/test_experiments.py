@@ -115,7 +115,12 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
     assert cell["seeds"] == [3, 4], "a table is added to"
     assert len(more["configurations"]) == 1
     assert len(more["configurations"][0]["runs"]) == len(more["runs"]) == 4
+    again = [*command, "--interactions", "5000", "--output", str(tmp_path)]
+    again[again.index("4")] = "5"
+    assert cli.main(again) == 0
     table = tmp_path / "coverage-mazes" / "table.json"
+    other = json.loads(table.read_text())["table"]["random"]["bottleneck-maze"]
+    assert other["seeds"] == [5], "runs with another budget are not averaged with these"
     table.write_text(json.dumps({**more, "version": "0.0.1"}))
     assert cli.main(command) == 2
     assert "version 0.0.1" in capfd.readouterr().err

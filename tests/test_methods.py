@@ -1,6 +1,7 @@
 """Every declared method: a value that can be checked, saved and run, and does what its paper says."""
 
 import dataclasses
+import itertools
 
 import equinox as eqx
 import jax
@@ -10,6 +11,8 @@ import pytest
 
 from upside import envs, methods
 from upside.bench import Blank
+from upside.engine import learning
+from upside.engine.compiled import TRACES
 from upside.engine.discovery import Discovery
 from upside.engine.learning import _learn_prior
 from upside.engine.method import SINCE, Method
@@ -71,10 +74,35 @@ def test_every_method_runs_on_the_one_engine(name):
         assert len(run.tree) == 1 + run.method.growth.num_skills
 
 
-@pytest.mark.parametrize("name", ["upside-paper", "diayn-curr", "diayn-hier"])
-def test_alg_2_begins_every_call_of_policy_learning_with_a_new_discriminator(name):
-    """One that is never begun anew becomes ever sharper: 109 policies of DIAYN-hier shared 16 buckets."""
-    assert not methods.get(name).judge.keep_discriminator
+@pytest.mark.parametrize(("name", "afresh"), [("diayn-curr", True), ("upside", False)])
+def test_alg_2_begins_every_call_of_policy_learning_with_a_new_discriminator(
+    name, afresh, monkeypatch
+):
+    """One that is never begun anew becomes ever sharper. Our default keeps it."""
+    run = Discovery(envs.make("u-maze"), quick(name), 0, BUDGET)
+    begun, calls = [], set()
+    monkeypatch.setattr(run, "new_judge", lambda: begun.append(run.counters.rounds))
+    for event in rounds(run):
+        if event == "round":
+            calls.add((run.counters.expansions, len(run.expansion.children)))
+    assert len(calls) > 1
+    assert len(begun) >= len(calls) if afresh else not begun
+
+
+@pytest.mark.parametrize(("name", "H"), [("diayn", 0), ("flat-upside", 5)])
+def test_what_episodes_are_worth_is_known_between_two_fits_of_the_discriminator(name, H):
+    """J > 1: new episodes are added to what is known, by one program, as if all were judged again."""
+    method = quick(name).replace({"j": 3, "T": 20, "H": H})
+    run = Discovery(envs.make("u-maze"), method, 0, BUDGET)
+    before = TRACES["pay"]
+    for _ in itertools.islice(rounds(run), 4):
+        pass
+    assert TRACES["pay"] == before + 1
+    scores = learning._scores(run, run.expansion)
+    known, run._paid = run.pay(scores), None
+    afresh = run.pay(scores)
+    for a, b in zip(jax.tree.leaves(known), jax.tree.leaves(afresh), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_skill_that_was_not_drawn_yet_learns_nothing_from_its_empty_class():

@@ -307,23 +307,24 @@ class RunDirectory:
     def save_checkpoint(self, arrays: PyTree, state: dict[str, Any]) -> None:
         """The whole state of a run in one file; older ones than the last KEPT are removed."""
         data = safetensors.numpy.save(flatten(arrays), metadata={"state": json.dumps(state)})
-        newest = self._checkpoints()[-1:]
+        newest = self.checkpoints()[-1:]
         number = int(newest[0].stem.partition("-")[0]) + 1 if newest else 1
         with self.writing():
             self._write(f"checkpoints/{number:06d}-{_digest(data)}.safetensors", data)
-            for old in self._checkpoints()[:-KEPT]:
+            for old in self.checkpoints()[:-KEPT]:
                 old.unlink()
 
     def began(self) -> bool:
         """Whether a checkpoint was ever written, whole or not."""
-        return bool(self._checkpoints())
+        return bool(self.checkpoints())
 
-    def _checkpoints(self) -> list[Path]:
+    def checkpoints(self) -> list[Path]:
+        """Oldest first."""
         return sorted((self.path / "checkpoints").glob("*.safetensors"))
 
     def load_checkpoint(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """The newest whole checkpoint, or None; a damaged one is reported and passed over."""
-        for path in reversed(self._checkpoints()):
+        for path in reversed(self.checkpoints()):
             data = path.read_bytes()
             if path.stem.partition("-")[2] != _digest(data):
                 print(f"upside: {path} is damaged: using the one before it", file=sys.stderr)

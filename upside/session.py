@@ -57,6 +57,8 @@ class Session:
         env, method = config.environment(env), config.build()
         cores = cores or (len(usable_cores()) if jax.default_backend() == "cpu" else 1)
         self.discovery = Discovery(env, method, config.seed, config.max_interactions, cores)
+        self._found = directory.checkpoints() if directory else []
+        """The checkpoints there were before one of them was read."""
         self._metrics: Any = None
         self._events: Any = None
 

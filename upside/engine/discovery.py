@@ -24,12 +24,12 @@ from upside.engine.method import Method
 from upside.engine.round import programs
 from upside.learners import replay as replays
 from upside.nets import Actor
-from upside.rewards import Scores
+from upside.rewards import Lookup, Scores, Table
 from upside.skills.growth import Expansion
 from upside.skills.tree import Tree
 from upside.types import Trajectory, World
 
-UNSEEN = 100  # episodes collected before they are looked through at the latest
+UNSEEN = 100  # collections of episodes before they are looked through at the latest
 CAPACITY = 128  # consolidated policies of a tree before the arrays double
 
 
@@ -53,14 +53,15 @@ class Counters:
 class Paid:
     """What stored episodes are worth, by whom, and how many had been stored by then."""
 
-    scores: Scores
-    worth: Any
+    judge: Any
+    classes: Any
+    worth: Table | None
     stored: int
 
     def by(self, scores: Scores) -> bool:
         """Whether that judge would say the same."""
-        same = np.array_equal(np.asarray(self.scores.classes), np.asarray(scores.classes))
-        return same and self.scores.judge is scores.judge
+        same = np.array_equal(np.asarray(self.classes), np.asarray(scores.classes))
+        return same and self.judge is scores.judge
 
 
 class Arrays(eqx.Module):
@@ -347,20 +348,21 @@ class Discovery:
         self.set(replay=self.arrays.replay.cleared())
         self.stored, self._paid = 0, None
 
-    def pay(self, scores: Scores) -> Any:
+    def pay(self, scores: Scores) -> Table | Lookup:
         """What stored episodes are worth: all of them are judged when the judge has changed, otherwise the new ones."""
         replay, method, known = self.arrays.replay, self.method, self._paid
-        capacity = len(replay.rows)
-        if known is None or not known.by(scores):
-            blank = method.reward.unpaid(
-                method.plan, replay, method.growth.n_max, method.learner.gamma
-            )
-            known = Paid(scores, blank, self.stored - min(self.stored, capacity))
-        new = min(self.stored - known.stored, capacity)
+        capacity, before = len(replay.rows), 0
+        if known is not None and known.by(scores):
+            worth, before = known.worth, known.stored
+        else:
+            n, gamma = method.growth.n_max, method.learner.gamma
+            worth = method.reward.unpaid(method.plan, replay, n, gamma)
+        new = min(self.stored - before, capacity)
         first = (self.stored - new) % capacity
-        worth = self.programs.pay(replay, scores, known.worth, np.int32(first), np.int32(new))
-        self._paid = Paid(scores, worth, self.stored)
-        return worth
+        paid = self.programs.pay(replay, scores, worth, np.int32(first), np.int32(new))
+        kept = paid if isinstance(paid, Table) else None  # what is looked up when drawn is not kept
+        self._paid = Paid(scores.judge, scores.classes, kept, self.stored)
+        return paid
 
     def spread(self, total: int) -> np.ndarray:
         """`total` episodes spread over the slots of one collection."""

@@ -77,9 +77,12 @@ def reproduce(name: str, options: Reproduce) -> int:
 
 
 def _of_this_version(where: Path) -> None:
-    """Refuse to add to what another version has written."""
+    """Refuse to write over, or add to, what another version has written."""
     for file in where.glob("*.json"):
-        found = json.loads(file.read_text()).get("version")
+        try:
+            found = json.loads(file.read_text()).get("version")
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read: {error}; remove it") from None
         if found != __version__:
             raise UserError(
                 f"{file} was written by version {found}, this is {__version__}: give another --output"

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upside.experiments.statistics import summary
-from upside.experiments.tasks import Task, kept
+from upside.experiments.tasks import Task, kept, task
+from upside.runs import RunDirectory
 from upside.version import __version__
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ def measure(task: Task) -> dict[str, Any]:
         reached = run.env.space.covered(states[0])
         share = len(reached) / report["reachable"]
         report |= {"buckets": len(reached), "share_of_reachable": share}
-        report |= {"episodes": RANDOM_EPISODES}
+        report |= {
+            "episodes": RANDOM_EPISODES,
+            "interactions": RANDOM_EPISODES * run.method.plan.H,
+        }
     return report
 
 
@@ -39,23 +43,39 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
 
     A table that is there already is added to: rows may be made one call after another.
     """
+    new = {one.path.name: {"row": one.name, **kept(one, "coverage.json", measure)} for one in done}
     file = where / "table.json"
     before = json.loads(file.read_text()) if file.is_file() else {}
-    data = results(name, experiment, done, before)
+    data = results(name, experiment, done, new, before)
     text = markdown(data)
-    file.write_text(json.dumps(data, indent=1) + "\n")
-    (where / "table.md").write_text(text)
+    directory = RunDirectory(where)
+    directory.keep("table.json", json.dumps(data, indent=1) + "\n")
+    directory.keep("table.md", text)
     return text
 
 
 def results(
-    name: str, experiment: Experiment, done: list[Task], before: dict[str, Any] | None = None
+    name: str,
+    experiment: Experiment,
+    done: list[Task],
+    new: dict[str, dict[str, Any]],
+    before: dict[str, Any],
 ) -> dict[str, Any]:
-    """The table as data: every run's numbers, and for each row and maze ours beside the paper's."""
-    known = before or {}
-    runs = dict(known.get("runs", {}))
-    for task in done:
-        runs[task.path.name] = {"row": task.name, **kept(task, "coverage.json", measure)}
+    """The table as data: every run's numbers, and for each row and maze ours beside the paper's.
+
+    Of the table `before`, runs are kept that had the configuration which their row has now.
+    """
+    head = about(name, done)
+    old = _still_valid(experiment, done, before)
+    for config in before.get("configurations", []):
+        others = [run for run in config["runs"] if run["run"] in old - set(new)]
+        alike = [c for c in head["configurations"] if _setting(c) == _setting(config)]
+        if alike:
+            alike[0]["runs"] += others
+        elif others:
+            head["configurations"].append({**config, "runs": others})
+    environments = {**before.get("environments", {}), **head["environments"]}
+    runs = {**{run: before["runs"][run] for run in old}, **new}
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
     figures = published.get(experiment.published, {"rows": {}})
     columns = {**figures["rows"], **figures.get("footnote", {})}
@@ -67,7 +87,43 @@ def results(
                 cell = _summarised(sorted(same, key=lambda r: r["seed"]))
                 cell["paper"] = columns.get(row.paper, [None, None])[column]
                 table.setdefault(row_name, {})[env] = cell
-    return {**about(name, done, known), "table": table, "runs": runs}
+    return {**head, "environments": environments, "table": table, "runs": runs}
+
+
+def _setting(config: dict[str, Any]) -> str:
+    """A configuration without the runs that had it."""
+    return json.dumps({part: value for part, value in config.items() if part != "runs"})
+
+
+def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any]) -> set[str]:
+    """Runs of an earlier table whose configuration is that of their row: as done now, or as declared."""
+    again = {one.name for one in done}
+    declared = [
+        task(
+            name,
+            Path(),
+            env,
+            0,
+            row.interactions,
+            row.method,
+            experiment.spaces.get(env),
+            **row.settings,
+        )
+        for name, row in experiment.rows.items()
+        if name not in again
+        for env in experiment.envs
+    ]
+    now = {
+        (one.name, _setting(config))
+        for one in [*declared, *done]
+        for config in about("", [one])["configurations"]
+    }
+    return {
+        run["run"]
+        for config in before.get("configurations", [])
+        for run in config["runs"]
+        if (before["runs"][run["run"]]["row"], _setting(config)) in now
+    }
 
 
 def _summarised(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -79,31 +135,23 @@ def _summarised(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "policies": [run["policies"] for run in runs],
         "above_eta_on_fresh_states": [run["share_above_eta_on_fresh_states"] for run in runs],
         "interactions": [run["interactions"] for run in runs],
+        **({"episodes": runs[0]["episodes"]} if "episodes" in runs[0] else {}),
         "seconds_per_million": [
             round(1e6 * run["seconds"] / max(1, run["interactions"]), 2) for run in runs
         ],
     }
 
 
-def about(name: str, done: list[Task], known: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What every result says of itself: configurations once each, with the runs that had them.
-
-    Of what is `known` already, what was not done again is kept.
-    """
-    new = {task.path.name for task in done}
+def about(name: str, done: list[Task]) -> dict[str, Any]:
+    """What every result says of itself: configurations once each, with the runs that had them."""
     configurations: dict[str, dict[str, Any]] = {}
-    for known_one in (known or {}).get("configurations", []):
-        config = {part: value for part, value in known_one.items() if part != "runs"}
-        others = [run for run in known_one["runs"] if run["run"] not in new]
-        if others:
-            configurations[json.dumps(config)] = {"runs": others, **config}
-    environments: dict[str, dict[str, Any]] = dict((known or {}).get("environments", {}))
-    for task in done:
-        config = dataclasses.asdict(task.config)
+    environments: dict[str, dict[str, Any]] = {}
+    for one in done:
+        config = dataclasses.asdict(one.config)
         env, seed = config.pop("env"), config.pop("seed")
         environments[env] = {part: config.pop(part) for part in ("layout", "simulated")}
         same = configurations.setdefault(json.dumps(config), {"runs": [], **config})
-        same["runs"].append({"run": task.path.name, "env": env, "seed": seed})
+        same["runs"].append({"run": one.path.name, "env": env, "seed": seed})
     return {
         "command": f"upside reproduce {name}",
         "version": __version__,

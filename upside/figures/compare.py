@@ -91,10 +91,12 @@ def discriminability(runs: dict[str, list[Run]]) -> Figure:
         ax.plot(x / 1e6, lines.mean(0), color=color, label=name, gid=name)
         ax.fill_between(x / 1e6, lines.min(0), lines.max(0), color=color, alpha=0.2, lw=0)
     seeds = {len(group) for group in runs.values()}
+    places = dict.fromkeys(run.config.env for group in runs.values() for run in group)
     ax.set(xlabel="interactions (millions)", ylim=(0, 1.02), xlim=(0, None))
     ax.set_ylabel("discriminability, mean over policies")
     ax.set_title(
-        f"mean of {'/'.join(map(str, sorted(seeds)))} seeds; band: lowest to highest seed",
+        f"{', '.join(places)}: mean of {'/'.join(map(str, sorted(seeds)))} seeds; "
+        "band: lowest to highest seed",
         fontsize=10,
     )
     ax.grid(color="#e6e8ec")
