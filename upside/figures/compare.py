@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from upside.run import Run
 
-SIDE, COLUMNS = 3.1, 5
+SIDE, COLUMNS = 3.1, 4
 """Width of a panel in inches, and panels in a row at most."""
 
 
@@ -63,7 +63,7 @@ def _panels(
     groups = [[n for n, s in scenes.items() if s.run.config.env == maze] for maze in mazes]
     lines = [group[i : i + COLUMNS] for group in groups for i in range(0, len(group), COLUMNS)]
     width = max(map(len, lines))
-    figure = Figure(figsize=(SIDE * width, (SIDE + 0.45) * len(lines) + 0.5), layout="constrained")
+    figure = Figure(figsize=(SIDE * width, (SIDE + 0.6) * len(lines) + 0.5), layout="constrained")
     for row, line in enumerate(lines):
         for column, name in enumerate(line):
             ax = figure.add_subplot(len(lines), width, row * width + column + 1, gid=name)
@@ -77,7 +77,7 @@ def _panels(
 
 def _caption(name: str, scene: Scene) -> str:
     total = "" if scene.reachable is None else f" of {int(scene.reachable.sum())}"
-    return f"{name}\n{len(scene.covered[0])}{total} buckets, {scene.size}"
+    return f"{name}\n{len(scene.covered[0])}{total} buckets\n{scene.size}"
 
 
 def discriminability(runs: dict[str, list[Run]]) -> Figure:
