@@ -61,8 +61,10 @@ def test_candidates_differ_from_what_is_declared_in_one_setting_of_the_papers_ra
         methods.get(row.method).replace(row.settings).check()
 
 
-def tiny(tmp_path, seed=0):
-    return task("row", tmp_path, "u-maze", seed, 1500, "upside", k_pol=10, probes=8, k_steps=4000)
+def tiny(tmp_path, seed=0, interactions=1500):
+    """The shapes of `test_discovery.quick`: nothing is compiled twice."""
+    small = {"k_pol": 10, "probes": 8, "k_steps": 4000}
+    return task("row", tmp_path, "wall-free-maze", seed, interactions, "upside", **small)
 
 
 def test_a_task_is_continued_where_it_was_and_not_done_twice(tmp_path):
@@ -77,7 +79,7 @@ def test_a_task_is_continued_where_it_was_and_not_done_twice(tmp_path):
     one.start()
     assert one.done()
     assert (one.path / "tree.safetensors").stat().st_mtime_ns == before
-    other = task("row", tmp_path, "u-maze", 0, 1600, "upside", k_pol=10, probes=8, k_steps=4000)
+    other = tiny(tmp_path, interactions=1600)
     with pytest.raises(UserError, match="other settings"):
         other.start()
 

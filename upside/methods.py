@@ -34,7 +34,7 @@ CONSTRAINED = Growth(
 )
 """Alg. 2's node adaptation as App. B has it."""
 
-PAPER = Method(
+LITERAL = Method(
     plan=Plan(H=10),
     practice=Practice(fresh=10, reuse=False, k_initial=1000, rehearsal=0, critic_warmup=0),
     learner=TD3(tau=0.005, self_imitation=False),
@@ -42,16 +42,24 @@ PAPER = Method(
     growth=CONSTRAINED,
     gate=None,
 )
-"""App. B and C as written; of a range, the value that early experiments preferred. docs/method.md lists our readings."""
+"""Alg. 2 to the letter; of App. C's ranges, the values that early experiments preferred."""
+
+PAPER = dataclasses.replace(
+    LITERAL,
+    judge=Discriminator(jitter=0.0),
+    growth=dataclasses.replace(CONSTRAINED, k_steps_of="expansion"),
+)
+"""App. B and C as we read them: K_steps are all that an expansion has, and a call of POLICYLEARNING goes
+on with the discriminator of the one before. docs/method.md lists our readings."""
 
 RANDOM = dataclasses.replace(
-    PAPER,
+    LITERAL,
     plan=Plan(T=1, H=200, H_max=201),
     growth=dataclasses.replace(CONSTRAINED, max_depth=0),
 )
 """A root that may not grow: nothing but a diffusing part, as long as an episode."""
 
-FLAT = dataclasses.replace(PAPER, plan=Plan(T=150, H=50), learner=TD3(), growth=Fixed())
+FLAT = dataclasses.replace(LITERAL, plan=Plan(T=150, H=50), learner=TD3(), growth=Fixed())
 """UPSIDE with a tree of depth 1: the same policies, longer, their number given.
 
 With our default's learner: the paper's does not carry a reward over 150 steps (docs/baselines.md)."""

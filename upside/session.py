@@ -49,8 +49,8 @@ class Session:
             raise UserError(f"--cores {cores} is negative: give 0 for all there are")
         self.config, self.directory = config, directory
         self.checkpoint_seconds = checkpoint_seconds
-        self.started = time.perf_counter()
-        self.before = 0.0
+        self.started, self.worked = time.perf_counter(), time.process_time()
+        self.before, self.worked_before = 0.0, 0.0
         self.ended = "running"
         self.history: list[dict[str, Any]] = []
         self.listeners: list[Listener] = []
@@ -85,6 +85,7 @@ class Session:
                 session.discovery, state["discovery"], lambda template: unflatten(template, arrays)
             )
             session.before, session.ended = state["seconds"], state["ended"]
+            session.worked_before = state.get("core_seconds", 0.0)  # not counted in older runs
             lines = state["lines"]
         session.history = directory.load_metrics()[:lines]
         return session
@@ -93,6 +94,11 @@ class Session:
     def seconds(self) -> float:
         """Wall time spent on this run, compilation and earlier sittings included."""
         return self.before + time.perf_counter() - self.started
+
+    @property
+    def core_seconds(self) -> float:
+        """The same in time that cores have worked: what else the machine did meanwhile counts little."""
+        return self.worked_before + time.process_time() - self.worked
 
     def run(self) -> Run:
         """Discover until the end; returns what was found."""
@@ -189,6 +195,7 @@ class Session:
         state = {
             "discovery": self.discovery.state(),
             "seconds": self.seconds,
+            "core_seconds": self.core_seconds,
             "ended": self.ended,
             "lines": len(self.history),
         }
@@ -209,6 +216,7 @@ class Session:
             "rounds": counters.rounds,
             "expansions": counters.expansions,
             "seconds": round(self.seconds, 3),
+            "core_seconds": round(self.core_seconds, 3),
             "ended": self.ended,
         }
         return Run(

@@ -250,7 +250,7 @@ class Discovery:
         return np.random.default_rng([self.seed, self.counters.keys])
 
     def new_judge(self) -> None:
-        """Start afresh, as App. B does at every call of POLICYLEARNING."""
+        """Start afresh, as Alg. 2 may be read at every call of POLICYLEARNING."""
         old = self.arrays.judge
         center, scale = np.asarray(old.center), np.asarray(old.scale)
         judge = self.method.judge.init(len(self.arrays.counts), center, scale, self.rng())

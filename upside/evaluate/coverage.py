@@ -64,6 +64,7 @@ def report(run: Run, episodes: int | None = None, seed: int = 0) -> dict[str, An
         "interactions": run.summary["interactions"],
         "interactions_without_prefix": run.summary["interactions_without_prefix"],
         "seconds": run.summary["seconds"],
+        "core_seconds": run.summary.get("core_seconds"),  # older runs do not say
         "eta": eta,
         "discriminability_on_buffers": _mean(on_buffers),
         "share_above_eta_on_buffers": _mean(on_buffers > eta),

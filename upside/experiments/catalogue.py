@@ -66,7 +66,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "flat-upside": {**AFFORDED["flat-upside"], "j": 10},
     "diayn-curr": AFFORDED["diayn-curr"],
     "diayn-hier": {**AFFORDED["diayn-hier"], "k_pol": 10},
-    "upside-paper": {**AFFORDED["upside-paper"], "j": 10},
+    "upside-paper": AFFORDED["upside-paper"],
 }
 """Settings of the methods that are compared, where they differ from what is declared.
 
@@ -97,6 +97,7 @@ COVERAGE_MAZES: dict[str, Row] = {
     **_numbers("smm"),
     **_numbers("flat-upside"),
     "upside-paper": Row("upside-paper", UPSIDE, CHOSEN["upside-paper"], "upside"),
+    "upside-paper-3M": Row("upside-paper", 3 * UPSIDE, CHOSEN["upside-paper"], "upside"),
     "upside": Row("upside", UPSIDE, paper="upside"),
 }
 

@@ -136,10 +136,15 @@ def _summarised(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "above_eta_on_fresh_states": [run["share_above_eta_on_fresh_states"] for run in runs],
         "interactions": [run["interactions"] for run in runs],
         **({"episodes": runs[0]["episodes"]} if "episodes" in runs[0] else {}),
-        "seconds_per_million": [
-            round(1e6 * run["seconds"] / max(1, run["interactions"]), 2) for run in runs
-        ],
+        "seconds_per_million": [_per_million(run, "seconds") for run in runs],
+        "core_seconds_per_million": [_per_million(run, "core_seconds") for run in runs],
     }
+
+
+def _per_million(run: dict[str, Any], cost: str) -> float | None:
+    """What a million interactions of a run cost, where that is known."""
+    spent = run.get(cost)
+    return None if spent is None else round(1e6 * spent / max(1, run["interactions"]), 2)
 
 
 def about(name: str, done: list[Task]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Growth:
     k_steps: int = 50_000
     """K_steps, interactions to learn in, parents' skills not counted (paper: 5e4 mazes, 1e5 control)."""
     k_steps_of: Literal["call", "expansion"] = "call"
-    """What K_steps is the limit of: one call of POLICYLEARNING, or all calls of an expansion together."""
+    """What K_steps is the limit of: one call of POLICYLEARNING, or all of an expansion together (paper: expansion)."""
     max_depth: int | None = None
     """Skills that may follow one another; 1: a flat set, None: no limit but H_max (paper: none)."""
     freeze: bool = True
