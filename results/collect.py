@@ -12,7 +12,7 @@ import sys
 from upside.run import Run
 from upside.version import __version__
 
-MARKS = (100_000, 200_000, 300_000, 500_000, 1_000_000)
+MARKS = (100_000, 200_000, 300_000, 500_000, 1_000_000, 2_000_000, 3_000_000)
 
 
 def buckets_at(run: Run, interactions: int) -> int:

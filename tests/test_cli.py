@@ -51,10 +51,11 @@ def test_coverage_prints_the_promised_keys(run_dir, capsys):
     report = json.loads(capsys.readouterr().out)
     assert {
         "buckets", "buckets_with_diffusing", "reachable", "policies", "interactions",
-        "interactions_without_prefix", "seconds",
+        "interactions_without_prefix", "seconds", "core_seconds",
     } <= set(report)  # fmt: skip
     assert report["buckets"] <= report["buckets_with_diffusing"] <= report["reachable"] == 100
     assert report["interactions"] <= 3000
+    assert report["core_seconds"] > 0
 
 
 def test_a_loaded_run_can_be_inspected_rolled_out_and_saved_again(run_dir, tmp_path):
@@ -249,6 +250,43 @@ def test_ctrl_c_ends_a_run_between_two_rounds_and_says_how_to_go_on(tmp_path, ca
     assert f"upside resume {tmp_path / 'run'}" in capsys.readouterr().err
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_sac_takes_td3s_place_in_a_run_that_can_be_loaded(tmp_path):
+    small = [
+        "--num-skills",
+        "2",
+        "--T",
+        "20",
+        "--H-max",
+        "20",
+        "--k-pol",
+        "10",
+        "--k-initial",
+        "40",
+    ]
+    where = ["--env", "wall-free-maze", "--run-dir", str(tmp_path / "sac"), "--no-figures"]
+    command = ["train", "diayn", "--learner", "sac", *where, *small, "--max-interactions", "600"]
+    assert cli.main(command) == 0
+    run = Run.load(tmp_path / "sac")
+    assert run.method.learner.alpha == 0.1, "the paper's action entropy"
+    assert len(run) == 3
+    path, _ = run.rollout(policy=1)
+    assert len(path) == 21
+    assert abs(run.actor(1)(path[0])).max() <= 1
+
+
+@pytest.mark.parametrize(("method", "own", "others"), [
+    ("diayn", "--num-skills", "--probes"), ("upside", "--probes", "--num-skills"),
+    ("edl", "--beta", "--k-discr"),
+])  # fmt: skip
+def test_help_of_a_method_has_its_own_options_only(method, own, others, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", method, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert own in shown
+    assert others not in shown
 
 
 def test_a_budget_may_be_written_with_an_exponent(tmp_path):

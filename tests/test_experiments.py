@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 
@@ -123,9 +124,29 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
     table = tmp_path / "coverage-mazes" / "table.json"
     other = json.loads(table.read_text())["table"]["random"]["bottleneck-maze"]
     assert other["seeds"] == [5], "runs with another budget are not averaged with these"
+    broken = tmp_path / "coverage-mazes" / "random-u-maze-5"
+    (broken / "config.json").write_text("{")
+    capfd.readouterr()
+    assert cli.main(again) == 1
+    out = capfd.readouterr().out
+    assert "failed: random-u-maze-5" in out
+    assert "random | " in out, "the other one's table is there"
+    shutil.rmtree(broken)
+    assert cli.main(again) == 0
     table.write_text(json.dumps({**more, "version": "0.0.1"}))
     assert cli.main(command) == 2
     assert "version 0.0.1" in capfd.readouterr().err
+
+
+def test_rows_of_an_earlier_table_stay_if_they_had_the_same_budget(tmp_path):
+    made = lambda row, budget=None: catalogue.tasks(  # noqa: E731
+        "coverage-mazes", tmp_path, [row], interactions=budget
+    )
+    experiment, earlier = catalogue.get("coverage-mazes"), made("diayn-10", 1000)
+    runs = {one.path.name: {"row": one.name} for one in earlier}
+    before = {**tables.about("coverage-mazes", earlier), "runs": runs}
+    assert tables._still_valid(experiment, made("smm-10", 1000), before) == set(runs)
+    assert tables._still_valid(experiment, made("smm-10"), before) == set()
 
 
 @pytest.fixture(scope="module")

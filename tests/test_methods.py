@@ -16,7 +16,7 @@ from upside.engine.compiled import TRACES
 from upside.engine.discovery import Discovery
 from upside.engine.learning import _learn_prior
 from upside.engine.method import SINCE, Method
-from upside.engine.train import rounds
+from upside.engine.train import _turn, rounds
 from upside.learners import replay as replays
 from upside.learners.td3 import TD3
 from upside.models import density, vqvae
@@ -108,6 +108,23 @@ def test_a_skill_that_was_not_drawn_yet_learns_nothing_from_its_empty_class():
     for _ in rounds(run):
         leaves = jax.tree.leaves(jax.tree.map(np.asarray, run.arrays.learners))
         assert all(np.isfinite(leaf).all() for leaf in leaves)
+    rho = [node.rho for node in run.tree.nodes[1:]]
+    assert sum(rho) == pytest.approx(len(rho))
+    assert np.ptp(rho) > 0.05, "skills that overlap are not sampled alike"
+
+
+def test_what_an_expansion_may_cost_is_app_bs_reading_or_alg_2s():
+    """K_steps of a whole expansion need a discriminator that goes on: one begun anew would know nobody."""
+    for name, spent, goes_on in (("upside-paper", 7, True), ("diayn-curr", 0, False)):
+        run = Discovery(envs.make("u-maze"), quick(name), 0, BUDGET)
+        x, judge = Expansion(0, [Child(0)], [], own_steps=7), run.arrays.judge
+        _turn(run, x, "remove")
+        assert (x.own_steps, run.arrays.judge is judge) == (spent, goes_on)
+
+
+def test_codes_of_another_size_than_the_vqvaes_are_refused():
+    with pytest.raises(UserError, match="--code-size 8"):
+        methods.get("edl").replace({"code_size": 8}).check()
 
 
 def test_the_entropy_beside_a_reward_has_its_unit():
@@ -200,12 +217,15 @@ def test_diayn_judges_every_state_and_vic_the_final_one():
 
 def test_a_learned_prior_follows_discriminability():
     """Two skills that overlap are told apart half the time: the third is worth sampling more often."""
-    x = Expansion(0, [Child(0), Child(1), Child(2)], [])
+    children = [Child(0), Child(1), Child(2)]
     log_q = np.log([0.5, 0.5, 1.0])
     for _ in range(200):
-        _learn_prior(x, log_q)
+        _learn_prior(children, log_q)
     # ρ ∝ exp E[log q]: 1/4, 1/4, 1/2, kept as multiples of 1/3
-    np.testing.assert_allclose([c.rho / 3 for c in x.children], [0.25, 0.25, 0.5], rtol=1e-3)
+    np.testing.assert_allclose([c.rho / 3 for c in children], [0.25, 0.25, 0.5], rtol=1e-3)
+    _learn_prior(children[:2], np.log([1.0, 0.5, 1.0]))
+    assert sum(c.rho for c in children) == pytest.approx(3.0), "of a skill without states, ρ stays"
+    assert children[2].rho == pytest.approx(1.5, rel=1e-3)
 
 
 def test_a_density_is_the_share_of_recent_states_relative_to_uniform():

@@ -32,7 +32,7 @@ CONSTRAINED = Growth(
     harm=0.0,
     doubt=0.0,
 )
-"""Alg. 2's node adaptation as App. B has it."""
+"""Alg. 2's node adaptation without what we add to it."""
 
 LITERAL = Method(
     plan=Plan(H=10),
@@ -42,7 +42,8 @@ LITERAL = Method(
     growth=CONSTRAINED,
     gate=None,
 )
-"""Alg. 2 to the letter; of App. C's ranges, the values that early experiments preferred."""
+"""Alg. 2 to the letter, a new discriminator at every call: what the declarations below begin with. Of App. C's
+ranges, the values that early experiments preferred."""
 
 PAPER = dataclasses.replace(
     LITERAL,

@@ -161,9 +161,12 @@ class RunDirectory:
         with run.writing():
             if run.path.exists():
                 shutil.rmtree(run.path)
-            (run.path / "checkpoints").mkdir(parents=True)
+            run.path.mkdir(parents=True)
+            run._write(
+                "config.json", _json(dataclasses.asdict(config))
+            )  # first: whose directory it is
+            (run.path / "checkpoints").mkdir()
             (run.path / "figures").mkdir()
-            run._write("config.json", _json(dataclasses.asdict(config)))
         return run
 
     @classmethod

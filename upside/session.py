@@ -50,7 +50,8 @@ class Session:
         self.config, self.directory = config, directory
         self.checkpoint_seconds = checkpoint_seconds
         self.started, self.worked = time.perf_counter(), time.process_time()
-        self.before, self.worked_before = 0.0, 0.0
+        self.before = 0.0
+        self.worked_before: float | None = 0.0
         self.ended = "running"
         self.history: list[dict[str, Any]] = []
         self.listeners: list[Listener] = []
@@ -85,7 +86,7 @@ class Session:
                 session.discovery, state["discovery"], lambda template: unflatten(template, arrays)
             )
             session.before, session.ended = state["seconds"], state["ended"]
-            session.worked_before = state.get("core_seconds", 0.0)  # not counted in older runs
+            session.worked_before = state.get("core_seconds")  # older runs do not know
             lines = state["lines"]
         session.history = directory.load_metrics()[:lines]
         return session
@@ -96,9 +97,11 @@ class Session:
         return self.before + time.perf_counter() - self.started
 
     @property
-    def core_seconds(self) -> float:
+    def core_seconds(self) -> float | None:
         """The same in time that cores have worked: what else the machine did meanwhile counts little."""
-        return self.worked_before + time.process_time() - self.worked
+        if self.worked_before is None:
+            return None
+        return round(self.worked_before + time.process_time() - self.worked, 3)
 
     def run(self) -> Run:
         """Discover until the end; returns what was found."""
@@ -216,7 +219,7 @@ class Session:
             "rounds": counters.rounds,
             "expansions": counters.expansions,
             "seconds": round(self.seconds, 3),
-            "core_seconds": round(self.core_seconds, 3),
+            "core_seconds": self.core_seconds,
             "ended": self.ended,
         }
         return Run(

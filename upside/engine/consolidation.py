@@ -13,7 +13,7 @@ from upside.engine.learning import judge, weights
 from upside.skills.growth import Child, Expansion
 
 COPIES = 4  # of every state, where it stands for its surroundings
-SETTLING = 30  # times K_discr updates of the judge at the end of a run
+SETTLING = 3000  # updates of the judge at the end of a run, as many for every setting of K_discr
 
 
 def keep(run: Discovery, x: Expansion) -> None:
@@ -103,7 +103,7 @@ def consolidate(run: Discovery, x: Expansion) -> list[int]:
     moved = np.arange(len(arrays.counts), dtype=np.int32)
     new = []
     for child in x.children:
-        node = run.tree.add(x.node, child.d, run.counters.interactions)
+        node = run.tree.add(x.node, child.d, run.counters.interactions, child.rho)
         new.append(node)
         count = int(arrays.own_counts[child.slot])
         arrays.buffers[node], arrays.counts[node] = arrays.own[child.slot], count
@@ -146,4 +146,4 @@ def grow(run: Discovery) -> None:
 def settle(run: Discovery) -> None:
     """The tree is final: let the judge that is saved with it settle on all state buffers."""
     if len(run.tree) > 1 and run.arrays.counts[: len(run.tree)].any():
-        judge(run, Expansion(0, [], []), SETTLING * run.method.judge.k_discr)
+        judge(run, Expansion(0, [], []), SETTLING)

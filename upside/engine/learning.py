@@ -209,8 +209,8 @@ def judge(run: Discovery, x: Expansion, steps: int) -> None:
     values = np.asarray(d)
     for child in x.children:
         child.d = float(values[child.slot, 0])
-    if run.method.reward.prior == "learned" and x.children:
-        _learn_prior(x, values[:, 1])
+    if run.method.reward.prior == "learned":
+        _learn_prior([c for c in x.children if scored[c.slot]], values[:, 1])
 
 
 def arrive(run: Discovery, x: Expansion, gate: Gate) -> None:
@@ -223,16 +223,26 @@ def arrive(run: Discovery, x: Expansion, gate: Gate) -> None:
 
 
 def _newest(run: Discovery) -> int:
-    """Judged states of a child's newest episodes, before which it was another policy."""
-    practice = run.method.practice
-    return (practice.fresh or practice.rollouts) * run.method.reward.count(run.method.plan)
+    """Judged states of a child's newest episodes, before which it was another policy.
+
+    Where ρ is learned, of its whole buffer: E[log q] of one final state says little, and exp of it too much.
+    """
+    plan, practice = run.method.plan, run.method.practice
+    if run.method.reward.prior == "learned":
+        return plan.buffer_episodes * run.method.reward.count(plan)
+    return (practice.fresh or practice.rollouts) * run.method.reward.count(plan)
 
 
-def _learn_prior(x: Expansion, log_q: np.ndarray, rate: float = 0.1) -> None:
-    """VIC: a step towards the ρ ∝ exp E[log q(z | s)] that maximises the bound for these skills."""
-    best = np.exp(log_q[[c.slot for c in x.children]])
-    best *= len(best) / best.sum()
-    for child, rho in zip(x.children, best, strict=True):
+def _learn_prior(children: list[Child], log_q: np.ndarray, rate: float = 0.1) -> None:
+    """VIC: a step towards the ρ ∝ exp E[log q(z | s)] that maximises the bound for these skills.
+
+    What they have of ρ together stays the same: skills without states keep their part of it.
+    """
+    if not children:
+        return
+    best = np.exp(log_q[[c.slot for c in children]])
+    best *= sum(c.rho for c in children) / best.sum()
+    for child, rho in zip(children, best, strict=True):
         child.rho += rate * (float(rho) - child.rho)
 
 
@@ -248,9 +258,9 @@ def _place(run: Discovery, x: Expansion) -> None:
 
 
 def weights(run: Discovery, x: Expansion | None) -> np.ndarray:
-    """How often each class is drawn: consolidated policies more often, those in training once."""
+    """How often each class is drawn: consolidated policies more often, those in training as ρ has it."""
     weights = np.zeros(len(run.arrays.counts), np.float32)
     weights[: len(run.tree)] = run.method.judge.consolidated_weight
     if x is not None:
-        weights[[run.capacity + c.slot for c in x.children]] = 1.0
+        weights[[run.capacity + c.slot for c in x.children]] = [c.rho for c in x.children]
     return weights

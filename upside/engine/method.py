@@ -103,6 +103,9 @@ class Method:
                 raise UserError(
                     f"{flag(name)} {getattr(practice, name)} is not a multiple of {UPDATE_CHUNK}"
                 )
+        sizes = [getattr(part, "code_size", None) for part in (self.population, self.judge)]
+        if sizes[0] != sizes[1] and None not in sizes:
+            raise UserError(f"--code-size {sizes[0]}: the VQ-VAE's codes have {sizes[1]} numbers")
         if UPDATE_CHUNK % self.learner.policy_delay:
             raise UserError(
                 f"--policy-delay {self.learner.policy_delay} does not divide {UPDATE_CHUNK}: try 2"

@@ -50,6 +50,7 @@ def report(run: Run, episodes: int | None = None, seed: int = 0) -> dict[str, An
     on_buffers = np.array([run.q(run.buffers[z, : run.counts[z]])[:, z].mean() for z in known])
     log_q = [np.log(np.maximum(run.q(fresh[z])[:, z], 1e-12)) for z in known]
     on_fresh = np.array([np.exp(part).mean() for part in log_q])
+    rho = np.array([node.rho for node in run.tree.nodes])[known]
     total = int(np.sum(reachable)) if reachable is not None else None
     return {
         "env": run.config.env,
@@ -70,7 +71,7 @@ def report(run: Run, episodes: int | None = None, seed: int = 0) -> dict[str, An
         "share_above_eta_on_buffers": _mean(on_buffers > eta),
         "discriminability_on_fresh_states": _mean(on_fresh),
         "share_above_eta_on_fresh_states": _mean(on_fresh > eta),
-        "mutual_information_bits": lower_bound(np.stack(log_q), np.full(len(known), 1 / len(known)))
+        "mutual_information_bits": lower_bound(np.stack(log_q), rho / rho.sum())
         if known.size
         else 0.0,
         "ended": run.summary["ended"],

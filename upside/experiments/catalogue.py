@@ -70,7 +70,8 @@ CHOSEN: dict[str, dict[str, Any]] = {
 }
 """Settings of the methods that are compared, where they differ from what is declared.
 
-As `selection-mazes` has chosen them by the paper's rule (results/selection-mazes.json).
+As `selection-mazes` has chosen them by the paper's rule: results/selection-mazes.json; of upside-paper
+results/selection-upside-paper.json; flat-upside's J after 1e7 interactions (docs/baselines.md).
 """
 
 
@@ -97,7 +98,6 @@ COVERAGE_MAZES: dict[str, Row] = {
     **_numbers("smm"),
     **_numbers("flat-upside"),
     "upside-paper": Row("upside-paper", UPSIDE, CHOSEN["upside-paper"], "upside"),
-    "upside-paper-3M": Row("upside-paper", 3 * UPSIDE, CHOSEN["upside-paper"], "upside"),
     "upside": Row("upside", UPSIDE, paper="upside"),
 }
 

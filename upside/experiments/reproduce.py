@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from upside.experiments import catalogue, executor
-from upside.experiments.tasks import Work
+from upside.experiments.tasks import Broken, Work
 from upside.runs import RunDirectory
 from upside.types import UserError
 from upside.version import __version__
@@ -91,12 +91,17 @@ def _of_this_version(where: Path) -> None:
 
 def _complete(every: Sequence[W], options: Reproduce) -> tuple[list[W], int]:
     """Do what is left of these; what is done, and how many failed."""
+    failed: dict[Work, str] = {}
     for task in every:
-        task.start()
-    failed = _run(every, [task for task in every if not task.done()], options)
+        try:
+            task.start()
+        except Broken as error:  # the others need not wait for it
+            failed[task] = str(error)
+    left = [task for task in every if task not in failed and not task.done()]
+    failed |= _run(every, left, options)
     for one, reason in failed.items():
-        print(f"failed: {one.path.name}: {reason} (it is continued by the next call)")
-    return [task for task in every if task.done()], len(failed)
+        print(f"failed: {one.path.name}: {reason} (the next call tries it again)")
+    return [task for task in every if task not in failed and task.done()], len(failed)
 
 
 def _run(every: Sequence[Work], left: Sequence[Work], options: Reproduce) -> dict[Work, str]:

@@ -8,6 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from upside.experiments.statistics import summary
 from upside.experiments.tasks import Task, kept, task
 from upside.runs import RunDirectory
@@ -34,6 +36,7 @@ def measure(task: Task) -> dict[str, Any]:
         report |= {
             "episodes": RANDOM_EPISODES,
             "interactions": RANDOM_EPISODES * run.method.plan.H,
+            **dict.fromkeys(("seconds", "core_seconds")),  # nothing is learned
         }
     return report
 
@@ -48,6 +51,9 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
     before = json.loads(file.read_text()) if file.is_file() else {}
     data = results(name, experiment, done, new, before)
     text = markdown(data)
+    lost = sorted(set(before.get("runs", {})) - set(data["runs"]))
+    if lost:
+        text += f"\nLeft out, made with other settings or another budget: {', '.join(lost)}.\n"
     directory = RunDirectory(where)
     directory.keep("table.json", json.dumps(data, indent=1) + "\n")
     directory.keep("table.md", text)
@@ -96,15 +102,20 @@ def _setting(config: dict[str, Any]) -> str:
 
 
 def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any]) -> set[str]:
-    """Runs of an earlier table whose configuration is that of their row: as done now, or as declared."""
+    """Runs of an earlier table whose configuration is that of their row: as done now, or as declared.
+
+    Where runs were done now with a budget that was given (`--interactions`), others must have had it too.
+    """
     again = {one.name for one in done}
+    given = {one.config.max_interactions for one in done}
+    given -= {experiment.rows[name].interactions for name in again if name in experiment.rows}
     declared = [
         task(
             name,
             Path(),
             env,
             0,
-            row.interactions,
+            interactions,
             row.method,
             experiment.spaces.get(env),
             **row.settings,
@@ -112,6 +123,7 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
         for name, row in experiment.rows.items()
         if name not in again
         for env in experiment.envs
+        for interactions in given or {row.interactions}
     ]
     now = {
         (one.name, _setting(config))
@@ -169,7 +181,8 @@ def markdown(data: dict[str, Any]) -> str:
     """The table as text: mean ± spread, IQM with its interval, policies, and the paper's figure if there is one."""
     envs = list(dict.fromkeys(env for cells in data["table"].values() for env in cells))
     published = any(cell["paper"] for cells in data["table"].values() for cell in cells.values())
-    columns = ["ours", "IQM [95 %]", "policies", *(["paper"] if published else [])]
+    columns = ["ours", "runs × interactions", "IQM [95 %]", "policies"]
+    columns += ["paper"] if published else []
     heads = [f"{env}: {columns[0]} | " + " | ".join(columns[1:]) for env in envs]
     lines = [f"| row | {' | '.join(heads)} |", "|---" * (1 + len(columns) * len(envs)) + "|"]
     for name, cells in data["table"].items():
@@ -192,4 +205,5 @@ def _cell(cell: dict[str, Any]) -> list[str]:
     interval = f" [{low_high[0]:.1f}, {low_high[1]:.1f}]" if low_high else ""
     policies = f"{sum(cell['policies']) / len(cell['policies']):.1f}"
     paper = f"{cell['paper'][0]:.2f} ± {cell['paper'][1]:.2f}" if cell["paper"] else ""
-    return [f"{cell['mean']:.2f}{spread}", f"{cell['iqm']:.1f}{interval}", policies, paper]
+    used = f"{len(cell['values'])} × {np.mean(cell['interactions']) / 1e6:.2g}M"
+    return [f"{cell['mean']:.2f}{spread}", used, f"{cell['iqm']:.1f}{interval}", policies, paper]

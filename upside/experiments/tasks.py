@@ -23,6 +23,10 @@ ENVIRONMENT = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREA
 """One core a run: as many runs as there are cores share them without getting in each other's way."""
 
 
+class Broken(UserError):
+    """A run directory that cannot be gone on from."""
+
+
 @runtime_checkable
 class Work(Protocol):
     """Something to be done once, in a directory of its own, by `perform`."""
@@ -65,8 +69,11 @@ class Task:
 
     def start(self) -> None:
         """Make the run directory, unless there is one; it must hold this very configuration."""
-        if (self.path / "config.json").is_file():
-            found = RunDirectory.open(self.path).config()
+        if self.path.is_dir() and any(self.path.iterdir()):
+            try:
+                found = RunDirectory.open(self.path).config()
+            except UserError as error:
+                raise Broken(f"{error}; remove {self.path} to make it anew") from None
             if _plain(found) != _plain(self.config):
                 raise UserError(
                     f"{self.path} holds a run of another version or with other settings: "

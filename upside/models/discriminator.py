@@ -36,7 +36,7 @@ class Discriminator:
     consolidated_weight: float = 3.0
     """How much more often a state of a consolidated policy is drawn (paper: "e.g. 3×")."""
     keep_discriminator: bool = True
-    """A call of POLICYLEARNING goes on with the discriminator of the one before, or starts afresh (paper: our reading)."""
+    """A call of POLICYLEARNING goes on with the discriminator of the one before, not afresh (paper: see docs/method.md)."""
     jitter: float = 0.3
     """Noise on the states it is fitted on, in diffusing radii of the root: each stands for its surroundings (paper: 0)."""
     feature_scale: float = 4.0

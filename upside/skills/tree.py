@@ -24,6 +24,8 @@ class Node:
     """Interactions spent by the run when it was consolidated."""
     expansions: int = 0
     """How often children were grown from it."""
+    rho: float = 1.0
+    """ρ(z), how often it was sampled when it was consolidated, as a multiple of 1/N (VIC learns it)."""
     tried: list[int] = dataclasses.field(default_factory=list)
     """Probes that were claimed by a child which did not make it, as often as that happened."""
 
@@ -45,9 +47,10 @@ class Tree:
     def __getitem__(self, node: int) -> Node:
         return self.nodes[node]
 
-    def add(self, parent: int, discriminability: float, born: int) -> int:
+    def add(self, parent: int, discriminability: float, born: int, rho: float = 1.0) -> int:
         """Consolidate a policy below `parent`; returns its number."""
-        self.nodes.append(Node(parent, self.nodes[parent].depth + 1, discriminability, born))
+        depth = self.nodes[parent].depth + 1
+        self.nodes.append(Node(parent, depth, discriminability, born, rho=rho))
         return len(self.nodes) - 1
 
     def path(self, node: int) -> list[int]:
