@@ -61,7 +61,7 @@ AFFORDED: dict[str, dict[str, Any]] = {
 
 CHOSEN: dict[str, dict[str, Any]] = {
     "diayn": {**AFFORDED["diayn"], "j": 10},
-    "smm": {**AFFORDED["smm"], "sigma": 0.1},
+    "smm": {**AFFORDED["smm"], "sigma": 0.1, "j": 10},
     "edl": {**AFFORDED["edl"], "beta": 0.5},
     "flat-upside": {**AFFORDED["flat-upside"], "j": 10},
     "diayn-curr": AFFORDED["diayn-curr"],
@@ -71,7 +71,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 """Settings of the methods that are compared, where they differ from what is declared.
 
 As `selection-mazes` has chosen them by the paper's rule: results/selection-mazes.json; of upside-paper
-results/selection-upside-paper.json; flat-upside's J after 1e7 interactions (docs/baselines.md).
+results/selection-upside-paper.json; the J of flat-upside and smm after 1e7 interactions (docs/baselines.md).
 """
 
 
