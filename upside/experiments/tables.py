@@ -102,7 +102,9 @@ def _setting(config: dict[str, Any]) -> str:
 
 
 def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any]) -> set[str]:
-    """Runs of an earlier table whose configuration is that of their row: as done now, or as declared.
+    """Runs of an earlier table whose configuration is that of their row, on an environment that is still the same.
+
+    A row's configuration is as done now, or as declared.
 
     Where runs were done now with a budget that was given (`--interactions`), others must have had it too.
     """
@@ -130,11 +132,14 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
         for one in [*declared, *done]
         for config in about("", [one])["configurations"]
     }
+    plain = lambda of: json.loads(json.dumps(of["environments"]))  # noqa: E731
+    then, worlds = plain({"environments": {}, **before}), plain(about("", [*declared, *done]))
     return {
         run["run"]
         for config in before.get("configurations", [])
         for run in config["runs"]
         if (before["runs"][run["run"]]["row"], _setting(config)) in now
+        and then[run["env"]] == worlds.get(run["env"])
     }
 
 
