@@ -89,7 +89,7 @@ COVERAGE_MAZES: dict[str, Row] = {
     "diayn-sac-10": Row(
         "diayn",
         BASELINES,
-        {"num_skills": 10, "learner": "sac", **AFFORDED["diayn"]},
+        {"num_skills": 10, "learner": "sac", **CHOSEN["diayn"]},
         "diayn_sac_10",
     ),
     "diayn-curr": Row("diayn-curr", BASELINES, CHOSEN["diayn-curr"], "diayn_curr"),
