@@ -15,7 +15,9 @@ MADE = None if "UPSIDE_TESTS_CACHE" in os.environ else tempfile.mkdtemp(prefix="
 CACHE = os.environ.setdefault("UPSIDE_TESTS_CACHE", MADE or "")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE
 os.environ["UPSIDE_CACHE"] = ""
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")  # programs are run briefly
+# Programs are run briefly: what makes them fast takes longer than it saves.
+QUICKLY = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+os.environ.setdefault("XLA_FLAGS", QUICKLY)
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
 hook = install_import_hook("upside", "beartype.beartype")
