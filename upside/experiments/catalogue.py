@@ -50,6 +50,22 @@ class Experiment:
     following: Callable[[str, Experiment, list[Task], Path, int], list[goals.Goals]] | None = None
     """Tasks that begin when the runs are done; the report is of them."""
 
+    def task(
+        self, name: str, where: Path, env: str, seed: int, interactions: int | None = None
+    ) -> Task:
+        """A run of the row of that name, with its own budget or another one."""
+        row = self.rows[name]
+        return task(
+            row.run or name,
+            where,
+            env,
+            seed,
+            row.interactions if interactions is None else interactions,
+            row.method,
+            self.spaces.get(env),
+            **row.settings,
+        )
+
 
 AFFORDED: dict[str, dict[str, Any]] = {
     **{name: {"k_pol": 10} for name in ("diayn", "smm", "edl", "flat-upside")},
@@ -318,17 +334,8 @@ def tasks(
         if row not in experiment.rows:
             raise unknown("row", row, experiment.rows)
     made = [
-        task(
-            row.run or row_name,
-            output / (experiment.runs_of or name),
-            env,
-            seed,
-            row.interactions if interactions is None else interactions,
-            row.method,
-            experiment.spaces.get(env),
-            **row.settings,
-        )
-        for row_name, row in experiment.rows.items()
+        experiment.task(row_name, output / (experiment.runs_of or name), env, seed, interactions)
+        for row_name in experiment.rows
         if not rows or row_name in rows
         for env in experiment.envs
         for seed in seeds or experiment.seeds

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from upside.experiments.statistics import summary
-from upside.experiments.tasks import Task, kept, task
+from upside.experiments.tasks import Task, kept
 from upside.runs import RunDirectory
 from upside.version import __version__
 
@@ -112,34 +112,23 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
     given = {one.config.max_interactions for one in done}
     given -= {experiment.rows[name].interactions for name in again if name in experiment.rows}
     declared = [
-        task(
-            name,
-            Path(),
-            env,
-            0,
-            interactions,
-            row.method,
-            experiment.spaces.get(env),
-            **row.settings,
-        )
-        for name, row in experiment.rows.items()
-        if name not in again
+        experiment.task(name, Path(), env, 0, interactions)
+        for name in experiment.rows.keys() - again
         for env in experiment.envs
-        for interactions in given or {row.interactions}
+        for interactions in given or (None,)
     ]
     now = {
         (one.name, _setting(config))
         for one in [*declared, *done]
         for config in about("", [one])["configurations"]
     }
-    plain = lambda of: json.loads(json.dumps(of["environments"]))  # noqa: E731
-    then, worlds = plain({"environments": {}, **before}), plain(about("", [*declared, *done]))
+    worlds = about("", [*declared, *done])["environments"]
     return {
         run["run"]
         for config in before.get("configurations", [])
         for run in config["runs"]
         if (before["runs"][run["run"]]["row"], _setting(config)) in now
-        and then[run["env"]] == worlds.get(run["env"])
+        and json.dumps(before["environments"][run["env"]]) == json.dumps(worlds.get(run["env"]))
     }
 
 

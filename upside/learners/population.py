@@ -186,7 +186,7 @@ class Shared:
         return [training]
 
     def check(self) -> None:
-        """Whether codes fit is the judge's to say."""
+        """Whether codes fit the judge's is for the method to say."""
 
 
 def absorb(actor: Actor, codes: Float[Array, "n code"]) -> Actor:
