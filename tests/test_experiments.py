@@ -284,6 +284,7 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
     [
         (["coverage-maze"], "did you mean coverage-mazes"),
         (["coverage-mazes", "--rows", "diyan-10"], "diayn-10"),
+        (["coverage-mazes", "--envs", "u-mase"], "u-maze"),
         (["coverage-mazes", "--workers", "0"], "--workers 0"),
         (["coverage-mazes", "--interactions", "0"], "0"),
         (["--rows", "diayn-10"], "which?"),

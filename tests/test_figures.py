@@ -199,13 +199,13 @@ def test_policies_show_walls_blocks_start_and_numbers(run):
     figure = figures.draw("policies", run)
     (walls,), (block,), (start,) = (artists(figure, n) for n in ("walls", "block", "start"))
     assert len(walls.get_segments()) == len(run.env.layout.barriers)
-    assert block.get_bbox().bounds == pytest.approx((0.0, 16.7, 33.3, 16.6))
+    assert block.get_bbox().bounds == pytest.approx((0.0, 15.0, 35.0, 20.0))
     assert start.get_xydata()[0] == pytest.approx(run.env.layout.start)
     assert [text.get_text() for text in artists(figure, "number-")] == ["0", "1", "2", "3"]
     (ax,) = figure.axes
     assert ax.get_aspect() == 1.0
     assert "maze units" in ax.get_xlabel()
-    wanted = "upside on u-maze, seed 3\n7 of 88 buckets covered, 3 policies, 3k interactions"
+    wanted = "upside on u-maze, seed 3\n7 of 72 buckets covered, 3 policies, 3k interactions"
     assert ax.get_title() == wanted
 
 

@@ -211,16 +211,17 @@ def test_an_action_that_is_not_a_number_moves_nobody():
 
 def test_reachable_buckets():
     counts = {name: int(envs.make(name).reachable().sum()) for name in BUILT_IN}
-    assert counts == {"bottleneck-maze": 100, "u-maze": 88, "wall-free-maze": 100}
-    # The block fills the buckets of x < 30 and 20 < y < 30; bucket (ix, iy) is at 10 ix + iy.
+    assert counts == {"bottleneck-maze": 100, "u-maze": 72, "wall-free-maze": 100}
+    # The block fills the buckets of x < 35 and 15 < y < 35; bucket (ix, iy) is at 10 ix + iy.
     blocked = ~envs.make("u-maze").reachable().reshape(10, 10)
-    np.testing.assert_array_equal(np.argwhere(blocked), [(x, y) for x in range(6) for y in (4, 5)])
+    filled = [(x, y) for x in range(7) for y in range(3, 7)]
+    np.testing.assert_array_equal(np.argwhere(blocked), filled)
 
 
 def test_contains():
     maze = envs.make("u-maze")
-    free = [(2.5, 2.5), (0.0, 0.0), (50.0, 50.0), (2.0, 40.0), (33.4, 25.0), (10.0, 16.6)]
-    taken = [(10, 25), (33.3, 25), (-0.1, 5), (5, 50.1), (10, 16.7), (float("nan"), 5)]
+    free = [(2.5, 2.5), (0.0, 0.0), (50.0, 50.0), (2.0, 40.0), (35.1, 25.0), (10.0, 14.9)]
+    taken = [(10, 25), (35, 25), (-0.1, 5), (5, 50.1), (10, 15), (float("nan"), 5)]
     assert [maze.contains(point) for point in free] == [True] * len(free)
     assert [maze.contains(np.array(point)) for point in taken] == [False] * len(taken)
 

@@ -14,7 +14,7 @@ from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
 from upside.models.discriminator import Discriminator
 from upside.models.vqvae import VQVAE
-from upside.rewards import StateReward
+from upside.rewards import DiffusingReward, StateReward
 from upside.skills.growth import Fixed, Growth
 from upside.skills.plan import Plan
 from upside.skills.practice import Practice
@@ -60,10 +60,16 @@ RANDOM = dataclasses.replace(
 )
 """A root that may not grow: nothing but a diffusing part, as long as an episode."""
 
-FLAT = dataclasses.replace(LITERAL, plan=Plan(T=150, H=50), learner=TD3(), growth=Fixed())
+FLAT = dataclasses.replace(
+    LITERAL,
+    plan=Plan(T=150, H=50),
+    learner=TD3(self_imitation=False),
+    reward=DiffusingReward(paid="each"),
+    growth=Fixed(),
+)
 """UPSIDE with a tree of depth 1: the same policies, longer, their number given.
 
-With our default's learner: the paper's does not carry a reward over 150 steps (docs/baselines.md)."""
+Every diffusing step is paid: one reward after 150 steps is too little to learn from (docs/baselines.md)."""
 
 DIAYN = Method(
     plan=Plan(T=200, H=0),

@@ -45,21 +45,31 @@ class Scores(eqx.Module):
 
 
 class Table(eqx.Module):
-    """What every stored episode is worth to every slot, paid at the skill's end."""
+    """What the last steps of every stored episode are worth to every slot: one at the skill's end, or those of 𝒥."""
 
-    worth: Float[Array, "n episodes"]
-    T: int = eqx.field(static=True)
+    worth: Float[Array, "n episodes paid"]
+    length: int = eqx.field(static=True)
+    """Steps of an episode that are stored."""
     gamma: float = eqx.field(static=True)
 
     def at(self, slot: Int[Array, "*#b"], index: Int[Array, "*b"]) -> Float[Array, "*b 2"]:
-        """Reward and achieved return, for the skill in `slot`, of transitions counted through the episodes."""
-        worth, t = self.worth[slot, index // self.T], index % self.T
-        discount = self.gamma ** jnp.arange(self.T - 1, -1, -1).astype(float)
-        return jnp.stack([jnp.where(t == self.T - 1, worth, 0.0), discount[t] * worth], axis=-1)
+        """Reward and achieved return, for the skill in `slot`, of transitions counted through the episodes.
+
+        What was achieved is known where all is paid at the end.
+        """
+        paid = self.worth.shape[-1]
+        t = index % self.length
+        which = jnp.maximum(t - (self.length - paid), 0)
+        worth = self.worth[slot, index // self.length, which]
+        reward = jnp.where(t >= self.length - paid, worth, 0.0)
+        if paid > 1:
+            return jnp.stack([reward, jnp.full_like(reward, -jnp.inf)], axis=-1)
+        discount = self.gamma ** jnp.arange(self.length - 1, -1, -1).astype(float)
+        return jnp.stack([reward, discount[t] * worth], axis=-1)
 
     def best(self, slot: Int[Array, ""], index: Int[Array, "*b"]) -> Int[Array, "*b"]:
         """The same steps of the episode that would have earned the skill in `slot` most."""
-        return jnp.argmax(self.worth[slot]) * self.T + index % self.T
+        return jnp.argmax(jnp.sum(self.worth[slot], axis=-1)) * self.length + index % self.length
 
 
 class Lookup(eqx.Module):
@@ -90,18 +100,34 @@ class Lookup(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class DiffusingReward:
-    """UPSIDE: 𝒥 = {T+1, …, T+H}. The mean score of the diffusing states is paid at the skill's end."""
+    """UPSIDE: 𝒥 = {T+1, …, T+H}, the states of the diffusing part."""
 
-    ends: ClassVar[bool] = True
-    """The skill's MDP ends with its T-th step: its return is what is judged afterwards."""
-    returns: ClassVar[bool] = True
-    """What a whole stored episode would have earned is known."""
+    paid: Literal["end", "each"] = "end"
+    """What is paid: 𝒥's mean score at the skill's end, or each diffusing step for its own state, learned from too."""
+
     novelty: ClassVar[float] = 0.0
     prior: ClassVar[str] = "uniform"
+
+    @property
+    def ends(self) -> bool:
+        """Whether the skill's MDP ends with its T-th step: its return is then what is judged afterwards.
+
+        Paid for each state, the diffusing steps belong to it and the end of the episode is a cut.
+        """
+        return self.paid == "end"
+
+    @property
+    def returns(self) -> bool:
+        """Whether it is known what a stored step has led to."""
+        return self.paid == "end"
 
     def unit(self, gamma: float) -> float:
         """Paid in full."""
         return 1.0
+
+    def length(self, plan: Plan) -> int:
+        """Steps of an episode that are learned from."""
+        return plan.T if self.ends else plan.steps
 
     def count(self, plan: Plan) -> int:
         """|𝒥|."""
@@ -120,7 +146,8 @@ class DiffusingReward:
 
     def unpaid(self, plan: Plan, replay: Replay, n: int, gamma: float) -> Table:
         """Before anything is relabelled, nothing is worth anything."""
-        return Table(jnp.asarray(np.zeros((n, len(replay.rows)), np.float32)), plan.T, gamma)
+        shape = (n, len(replay.rows), 1 if self.ends else self.count(plan))
+        return Table(jnp.asarray(np.zeros(shape, np.float32)), self.length(plan), gamma)
 
     def relabel(
         self,
@@ -142,9 +169,11 @@ class DiffusingReward:
             start = (first // width + i) % -(-capacity // width) * width
             start = jnp.minimum(start, capacity - width)
             judged = jax.lax.dynamic_slice_in_dim(replay.judged, start, width)
-            mean = jnp.mean(jnp.exp(scores.log_q(judged)), axis=1)
+            q = jnp.exp(scores.log_q(judged))
+            q = jnp.mean(q, axis=1, keepdims=True) if self.ends else q
             filled = start + jnp.arange(width) < replay.size
-            paid = jnp.where(filled[:, None], mean, 0.0).T
+            paid = jnp.where(filled[:, None, None], q, 0.0)
+            paid = jnp.moveaxis(paid, -1, 0)
             return jax.lax.dynamic_update_slice_in_dim(worth, paid, start, axis=1)
 
         worth = jax.lax.fori_loop(0, chunks, chunk, known.worth)
@@ -152,6 +181,8 @@ class DiffusingReward:
 
     def check(self, plan: Plan) -> None:
         at_least(plan, 1, "H")
+        if self.paid not in ("end", "each"):
+            raise UserError(f"--paid {self.paid} is neither end nor each")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +212,9 @@ class StateReward:
         run to the walls and are told apart there, which suits them; EDL's all end in one corner.
         """
         return 1.0 - gamma if self.average and not self.ends else 1.0
+
+    def length(self, plan: Plan) -> int:
+        return plan.T
 
     def count(self, plan: Plan) -> int:
         return plan.T if self.states == "all" else 1

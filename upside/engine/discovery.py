@@ -162,7 +162,14 @@ class Discovery:
             claims=zeros(n, J, features),
             ages=zeros(n, kind=np.int32),
             learners=learners,
-            replay=replays.init(self._replay_episodes(), plan.T, J, obs, env.action_size, features),
+            replay=replays.init(
+                self._replay_episodes(),
+                method.reward.length(plan),
+                J,
+                obs,
+                env.action_size,
+                features,
+            ),
             judge=judge,
             kept_actors=learners.actor,
             kept_own=zeros(n, B, features),
@@ -179,7 +186,8 @@ class Discovery:
         episodes = growth.k_steps // plan.steps + growth.n_max * plan.buffer_episodes
         episodes += self.method.gate.probes if self.method.gate else 0
         episodes += 2 * growth.n_max * -(-practice.k_initial // plan.T)
-        return min(episodes, max(1, practice.replay_size // plan.T))
+        length = self.method.reward.length(plan)
+        return min(episodes, max(1, practice.replay_size // length))
 
     @property
     def relaxed(self) -> bool:

@@ -25,7 +25,7 @@ KINDS: dict[str, type] = {
     )
 }
 """What may fill a slot, by the name that a configuration file has for it."""
-SINCE: dict[str, Any] = {"imitation": 0.0, "snap": 1.0, "average": True}
+SINCE: dict[str, Any] = {"imitation": 0.0, "snap": 1.0, "average": True, "paid": "end"}
 """Settings that older runs do not have, with what was done then."""
 
 

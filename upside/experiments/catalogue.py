@@ -327,17 +327,21 @@ def tasks(
     rows: list[str] | None = None,
     seeds: list[int] | None = None,
     interactions: int | None = None,
+    envs: list[str] | None = None,
 ) -> list[Task]:
     """The runs of an experiment, or of some of its rows, longest first so that no core waits at the end."""
     experiment = get(name)
     for row in rows or []:
         if row not in experiment.rows:
             raise unknown("row", row, experiment.rows)
+    for env in envs or []:
+        if env not in experiment.envs:
+            raise unknown("environment", env, experiment.envs)
     made = [
         experiment.task(row_name, output / (experiment.runs_of or name), env, seed, interactions)
         for row_name in experiment.rows
         if not rows or row_name in rows
-        for env in experiment.envs
+        for env in envs or experiment.envs
         for seed in seeds or experiment.seeds
     ]
     made = list({t.path: t for t in made}.values())  # rows may share runs

@@ -31,6 +31,8 @@ class Reproduce:
     """Where run directories and what they show are written; a second call goes on from there."""
     rows: tuple[str, ...] = ()
     """Only these rows."""
+    envs: tuple[str, ...] = ()
+    """Only these environments."""
     seeds: tuple[int, ...] = ()
     """Seeds of every row (default: the experiment's own, three for a table)."""
     interactions: int | None = None
@@ -58,7 +60,12 @@ def reproduce(name: str, options: Reproduce) -> int:
     experiment = catalogue.get(name)
     _of_this_version(options.output / name)
     every = catalogue.tasks(
-        name, options.output, list(options.rows), list(options.seeds), options.interactions
+        name,
+        options.output,
+        list(options.rows),
+        list(options.seeds),
+        options.interactions,
+        list(options.envs),
     )
     runs, failed = _complete(every, options)
     done: Sequence[Work] = runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from importlib import resources
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from upside.engine.method import Method
 from upside.experiments.statistics import summary
 from upside.experiments.tasks import Task, kept
 from upside.runs import RunDirectory
@@ -97,8 +99,11 @@ def results(
 
 
 def _setting(config: dict[str, Any]) -> str:
-    """A configuration without the runs that had it."""
-    return json.dumps({part: value for part, value in config.items() if part != "runs"})
+    """A configuration without the runs that had it; one of an earlier version says what it did not say then."""
+    said = {part: value for part, value in config.items() if part != "runs"}
+    with contextlib.suppress(ValueError):  # of settings that are no more: like no other
+        said["settings"] = Method.from_json(said["settings"]).to_json()
+    return json.dumps(said)
 
 
 def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any]) -> set[str]:
