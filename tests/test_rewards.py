@@ -74,7 +74,7 @@ def test_each_diffusing_step_is_paid_for_its_own_state_and_learned_from(slot):
     paid = relabel(filled(JUDGED, 5, EACH), reward=EACH).at(jnp.asarray(slot), jnp.arange(15))
     expected = np.concatenate([np.zeros((3, 3)), np.abs(slot - JUDGED)], axis=1)
     np.testing.assert_allclose(paid[:, 0], expected.ravel(), rtol=1e-5)
-    assert not np.isfinite(paid[:, 1]).any()  # nothing to imitate: the rest was not the skill's doing
+    assert not np.isfinite(paid[:, 1]).any()  # chance did the rest: nothing to imitate
 
 
 def test_rewards_stay_between_zero_and_one():
