@@ -58,7 +58,7 @@ RANDOM = dataclasses.replace(
     plan=Plan(T=1, H=200, H_max=201),
     growth=dataclasses.replace(CONSTRAINED, max_depth=0),
 )
-"""A root that may not grow: nothing but a diffusing part, as long as an episode."""
+"""A root that may not grow: nothing but its diffusing part, as long as an episode, again and again."""
 
 FLAT = dataclasses.replace(
     LITERAL,

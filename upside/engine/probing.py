@@ -47,6 +47,16 @@ def _diffuse_around_root(run: Discovery) -> None:
     run.radius = freespace.radius(seen / run.env.space.units)
 
 
+def wander(run: Discovery) -> None:
+    """The root diffuses on, several episodes at once: all there is to do where nothing may grow."""
+    plan = run.method.plan
+    left = (run.budget - run.counters.interactions) // plan.H
+    episodes = max(1, min(left, run.method.growth.n_max * plan.buffer_episodes))
+    run.go_to(0)
+    run.spend(episodes, 0, plan.H)
+    run.collect(plan.buffer_episodes, run.spread(episodes), plan.H, RANDOM, 0.0)
+
+
 def probe(run: Discovery, gate: Gate, node: int, slots: np.ndarray) -> None:
     """Look for free space around `node`, where `go_to` left us; kept for its expansion."""
     mode = MODES[gate.probe, gate.spread]

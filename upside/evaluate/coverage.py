@@ -58,6 +58,7 @@ def report(run: Run, episodes: int | None = None, seed: int = 0) -> dict[str, An
         "seed": run.config.seed,
         "buckets": len(skills),
         "buckets_with_diffusing": len(everywhere),
+        "visited": run.history[-1].get("visited") if run.history else None,  # in training
         "reachable": total,
         "share_of_reachable": len(skills) / total if total else None,
         "policies": n - 1,

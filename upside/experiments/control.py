@@ -16,40 +16,25 @@ if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
 
 MARKS = 20
-CHUNK = 100  # random episodes simulated at once
 
 
 def curve(task: Task) -> dict[str, Any]:
     """Buckets that the policies pass, noise-free, and that were visited so far, at MARKS numbers of interactions.
 
-    RANDOM has no policies: it only visits, in as many random episodes as the budget holds.
+    RANDOM has no policies: it only visits.
     """
     from upside.run import Run
 
     run, most = Run.load(task.path), task.config.max_interactions
     at = np.linspace(0, most, MARKS + 1)[1:]
-    if run.method.growth.max_depth == 0:
-        return {"at": at.tolist(), "visited": _random(run, at)}
     spent = np.array([entry["interactions"] for entry in run.history])
     last = np.clip(np.searchsorted(spent, at, side="right") - 1, 0, None)
     counted: dict[str, Any] = {
         name: np.array([entry[name] for entry in run.history])[last].tolist()
-        for name in ("buckets", "visited")
+        for name in ("buckets", "visited")[run.method.growth.max_depth == 0 :]
         if name in run.history[0]  # runs that began before it was counted
     }
     return {"at": at.tolist(), **counted}
-
-
-def _random(run: Any, at: np.ndarray) -> list[int]:
-    steps, seen, covered = run.method.plan.H, set(), []
-    episodes, chunk = 0, 1_000_000 * run.config.seed
-    for mark in at:
-        while (episodes + CHUNK) * steps <= mark:
-            states = run.rollouts(CHUNK, seed=chunk).diffusing[0]
-            seen |= run.env.space.covered(states)
-            episodes, chunk = episodes + CHUNK, chunk + 1
-        covered.append(len(seen))
-    return covered
 
 
 def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:

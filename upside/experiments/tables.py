@@ -20,26 +20,15 @@ from upside.version import __version__
 if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
 
-RANDOM_EPISODES = 5000
-"""Episodes that RANDOM's buckets are counted over: the number decides, so it is stated."""
-
-
 def measure(task: Task) -> dict[str, Any]:
     """The coverage of a finished run."""
     from upside.run import Run
 
     run = Run.load(task.path)
     report = run.coverage()
-    if run.method.growth.max_depth == 0:  # nothing but a diffusing part: count what that reaches
-        states = run.rollouts(RANDOM_EPISODES, seed=run.config.seed).diffusing
-        reached = run.env.space.covered(states[0])
-        share = len(reached) / report["reachable"]
-        report |= {"buckets": len(reached), "share_of_reachable": share}
-        report |= {
-            "episodes": RANDOM_EPISODES,
-            "interactions": RANDOM_EPISODES * run.method.plan.H,
-            **dict.fromkeys(("seconds", "core_seconds")),  # nothing is learned
-        }
+    if run.method.growth.max_depth == 0:  # no policies: what random actions reached
+        report |= {"buckets": report["visited"]}
+        report |= {"share_of_reachable": report["visited"] / report["reachable"]}
     return report
 
 
@@ -146,7 +135,6 @@ def _summarised(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "policies": [run["policies"] for run in runs],
         "above_eta_on_fresh_states": [run["share_above_eta_on_fresh_states"] for run in runs],
         "interactions": [run["interactions"] for run in runs],
-        **({"episodes": runs[0]["episodes"]} if "episodes" in runs[0] else {}),
         "seconds_per_million": [_per_million(run, "seconds") for run in runs],
         "core_seconds_per_million": [_per_million(run, "core_seconds") for run in runs],
     }
