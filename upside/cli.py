@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -127,13 +127,18 @@ def train(arguments: list[str]) -> None:
         env or Train.env, features, numbers("--box", box, float), numbers("--buckets", buckets, int)
     )
     method = methods.get(name, learner, world)
-    slots = {k: part for k, part in method.slots().items() if dataclasses.fields(part)}
-    fields = [(k, type(part), dataclasses.field(default=part)) for k, part in slots.items()]
+    slots, idle = method.slots(), method.idle()
+    offered = {
+        k: part for k, part in slots.items() if {f.name for f in dataclasses.fields(part)} - idle
+    }
+    fields = [(k, *_without(part, idle)) for k, part in offered.items()]
     kind = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
-    options = parse(
-        kind, f"train {name}", rest, description=TRAIN, config=(tyro.conf.OmitArgPrefixes,)
-    )
-    chosen = {k: getattr(options, k) for k in slots}
+    conf = (tyro.conf.OmitArgPrefixes, tyro.conf.SuppressFixed)
+    options = parse(kind, f"train {name}", rest, description=TRAIN, config=conf)
+    chosen = {
+        k: dataclasses.replace(part, **dataclasses.asdict(getattr(options, k)))
+        for k, part in offered.items()
+    }
     config = runs.configure(
         name,
         dataclasses.replace(method, **chosen),
@@ -150,6 +155,18 @@ def train(arguments: list[str]) -> None:
     session = Session(config, None, options.checkpoint_seconds, options.cores, world)
     session.directory = runs.RunDirectory.create(where, config, options.overwrite)
     _discover(session, options.figures)
+
+
+def _without(part: Any, idle: set[str]) -> tuple[type, Any]:
+    """A slot's kind with the settings in `idle` fixed, so that they are no options, and its default."""
+    fixed = [
+        (f.name, Annotated[Any, tyro.conf.Fixed], getattr(part, f.name))
+        for f in dataclasses.fields(part)
+        if f.name in idle
+    ]
+    kind = dataclasses.make_dataclass(type(part).__name__, fixed, bases=(type(part),), frozen=True)
+    kind.__doc__ = type(part).__doc__
+    return kind, dataclasses.field(default=kind(**dataclasses.asdict(part)))
 
 
 @dataclasses.dataclass(frozen=True)

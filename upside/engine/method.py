@@ -53,6 +53,22 @@ class Method:
         """Every hyper-parameter by its name; names are unique across slots."""
         return {k: v for part in self.slots().values() for k, v in dataclasses.asdict(part).items()}
 
+    def idle(self) -> set[str]:
+        """Settings that would change nothing, whatever they were, because of what fills the other slots."""
+        if self.growth.max_depth == 0:  # nothing is learned
+            return set(self.settings()) - {"H", "buffer_episodes"}
+        alone = isinstance(self.growth, Fixed)  # one call of POLICYLEARNING, next to nobody
+        names = {
+            "jitter": not self.plan.H,  # in radii of a diffusing part
+            "feature_scale": not self.plan.H,
+            "consolidated_weight": alone and not self.plan.H,
+            "keep_discriminator": alone,
+            "rehearsal": self.gate is None,
+            "self_imitation": isinstance(self.reward, StateReward),
+            "imitation": isinstance(self.reward, StateReward),
+        }
+        return {name for name, nothing in names.items() if nothing and name in self.settings()}
+
     def replace(self, settings: dict[str, Any]) -> Method:
         """The method with some hyper-parameters changed, each wherever its name belongs."""
         left, method = dict(settings), self

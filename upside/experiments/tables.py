@@ -20,6 +20,7 @@ from upside.version import __version__
 if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
 
+
 def measure(task: Task) -> dict[str, Any]:
     """The coverage of a finished run."""
     from upside.run import Run
