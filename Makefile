@@ -9,7 +9,7 @@ demo: $(VENV)/.installed
 	$(BIN)/upside train upside --env bottleneck-maze --seed 0 --max-interactions 250000 --run-dir runs/demo --overwrite
 
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-ray: $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[ray]'

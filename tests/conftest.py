@@ -27,6 +27,15 @@ settings.register_profile("upside", deadline=None)  # a busy machine is not a fa
 settings.load_profile("upside")
 
 
+LONG = ("methods", "host", "downstream", "experiments", "cli", "discovery", "td3", "figures", "bench")
+"""Files that take longest, the longest first: begun last, one worker would wait for the other."""
+
+
+def pytest_collection_modifyitems(items):
+    rank = {f"test_{name}.py": place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(LONG)))
+
+
 def pytest_unconfigure(config):
     if MADE is not None:  # by this process; its workers are given it
         shutil.rmtree(MADE, ignore_errors=True)
