@@ -27,7 +27,17 @@ settings.register_profile("upside", deadline=None)  # a busy machine is not a fa
 settings.load_profile("upside")
 
 
-LONG = "methods host downstream experiments cli discovery td3 figures bench".split()
+LONG = [
+    "methods",
+    "host",
+    "downstream",
+    "experiments",
+    "cli",
+    "discovery",
+    "td3",
+    "figures",
+    "bench",
+]
 """Files that take longest, the longest first: begun last, one worker would wait for the other."""
 
 
