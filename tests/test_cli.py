@@ -97,6 +97,7 @@ REFUSED = {
     "unknown environment": (["train", "upside", "--env", "u-mase"], "did you mean u-maze"),
     "unknown command": (["trian"], "did you mean train"),
     "unknown option": (["train", "upside", "--env", "u-maze", "--etta", "0.5"], "--etta"),
+    "nothing to do": (["train", "diayn-curr", "--max-depth", "0"], "--max-depth 0"),
     "option without effect": (["train", "random", "--lr-pol", "0.1"], "--lr-pol"),
     "not a number": (["train", "upside", "--env", "u-maze", "--eta", "high"], "high"),
     "eta": (["train", "upside", "--env", "u-maze", "--eta", "1.0"], "(0, 1)"),

@@ -181,6 +181,7 @@ def test_a_training_episode_that_ended_on_new_ground_becomes_a_probe():
     [
         ("upside", "cell", 6000),
         ("upside-paper", "u-maze", 6000),
+        ("random", "u-maze", 60_000),
     ],
 )
 def test_a_run_cut_after_any_round_and_resumed_gives_the_same_bits(

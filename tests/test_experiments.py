@@ -148,6 +148,8 @@ def test_rows_of_an_earlier_table_stay_if_they_had_the_same_budget(tmp_path):
     before = {**tables.about("coverage-mazes", earlier), "runs": runs}
     assert tables._still_valid(experiment, made("smm-10", 1000), before) == set(runs)
     assert tables._still_valid(experiment, made("smm-10"), before) == set()
+    one_maze = [one for one in made("smm-10", 1000) if one.config.env == "bottleneck-maze"]
+    assert tables._still_valid(experiment, one_maze, before) == set(runs), "the other maze's stay"
     before["environments"]["u-maze"]["layout"]["start"] = (7.5, 2.5)
     left = tables._still_valid(experiment, made("smm-10", 1000), before)
     assert left == {name for name in runs if "bottleneck" in name}, "the other maze has changed"

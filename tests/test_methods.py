@@ -69,7 +69,8 @@ def test_settings_that_are_no_options_change_nothing():
         "self_imitation",
         "imitation",
     }
-    others = method.replace({"jitter": 5.0, "feature_scale": 2.0, "consolidated_weight": 9.0})
+    changed = {"jitter": 5.0, "feature_scale": 2.0, "consolidated_weight": 9.0, "rehearsal": 50}
+    others = method.replace(changed)
     both = [Discovery(envs.make("u-maze"), m, 0, 2000) for m in (method, others)]
     seen = [
         [[c.d for c in run.expansion.children] for _ in rounds(run) if run.expansion]

@@ -278,7 +278,7 @@ def _print_coverage(run: Run, **options: Any) -> None:
     print(f"{r['method']} on {r['env']}, seed {r['seed']}: {r['ended']}")
     print(f"buckets: {r['buckets']}{of} ({r['buckets_with_diffusing']} with the diffusing parts)")
     print(f"policies: {r['policies']}, deepest at depth {r['depth']}")
-    if not r["policies"] and r["ended"] == "budget spent":
+    if not r["policies"] and r["ended"] == "budget spent" and run.method.growth.max_depth != 0:
         print("no policy was finished within the budget: give a larger --max-interactions")
     print(
         f"interactions: {r['interactions']:,} "
@@ -374,7 +374,7 @@ def envs_(arguments: list[str]) -> None:
 
 
 def reproduce(arguments: list[str]) -> int:
-    """Repeat a table or figure of the paper: upside reproduce [NAME] [--rows ...] [--seeds ...] [--workers N]."""
+    """Repeat a table or figure of the paper: upside reproduce [NAME] [--rows ...] [--envs ...] [--seeds ...] ..."""
     from upside.experiments import catalogue
     from upside.experiments import reproduce as reproductions
 

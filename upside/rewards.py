@@ -118,8 +118,8 @@ class DiffusingReward:
 
     @property
     def returns(self) -> bool:
-        """Whether it is known what a stored step has led to."""
-        return self.paid == "end"
+        """Whether it is known what a stored step has led to: by then all has been the skill's doing."""
+        return self.ends
 
     def unit(self, gamma: float) -> float:
         """Paid in full."""

@@ -54,9 +54,9 @@ class Method:
         return {k: v for part in self.slots().values() for k, v in dataclasses.asdict(part).items()}
 
     def idle(self) -> set[str]:
-        """Settings that would change nothing, whatever they were, because of what fills the other slots."""
+        """Settings that would change nothing but random numbers, because of what fills the other slots."""
         if self.growth.max_depth == 0:  # nothing is learned
-            return set(self.settings()) - {"H", "buffer_episodes"}
+            return set(self.settings()) - {"H", "H_max", "buffer_episodes"}
         alone = isinstance(self.growth, Fixed)  # one call of POLICYLEARNING, next to nobody
         names = {
             "jitter": not self.plan.H,  # in radii of a diffusing part
@@ -133,6 +133,8 @@ class Method:
                 )
         if not self.reward.ends and self.learner.gamma >= 1:
             raise UserError("--gamma 1.0: a reward at every step has no finite sum; try 0.99")
+        if self.growth.max_depth == 0 and not plan.H:
+            raise UserError("--max-depth 0 needs a diffusing part: there would be nothing to do")
         if self.gate is None:
             if not practice.k_initial:
                 raise UserError("no data to start from: set --k-initial (paper: 1000)")

@@ -55,6 +55,7 @@ def wander(run: Discovery) -> None:
     run.go_to(0)
     run.spend(episodes, 0, plan.H)
     run.collect(plan.buffer_episodes, run.spread(episodes), plan.H, RANDOM, 0.0)
+    run.counters.rounds += 1
 
 
 def probe(run: Discovery, gate: Gate, node: int, slots: np.ndarray) -> None:
@@ -113,8 +114,9 @@ def glean(run: Discovery, gate: Gate, node: int) -> None:
     o, a = run.env.observation_size, run.env.action_size
     for slot, episode in zip(spent(run, gate, node), far[found], strict=False):
         row = np.asarray(replay.rows[episode])
-        probes.obs[node, slot, : T + 1] = np.concatenate([row[:, :o], row[-1:, o + a : -1]])
-        probes.action[node, slot, :T] = row[:, o : o + a]
+        stored = len(row)  # its directed steps, or all of them
+        probes.obs[node, slot, : stored + 1] = np.concatenate([row[:, :o], row[-1:, o + a : -1]])
+        probes.action[node, slot, :stored] = row[:, o : o + a]
         probes.features[node, slot, T:] = judged[episode]
         run.tree[node].forget([int(slot)])
 

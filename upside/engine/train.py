@@ -26,9 +26,10 @@ def rounds(run: Discovery) -> Iterator[str]:
         if not run.starts_key:
             probing.plant(run)
             yield "root"
-        while run.method.growth.max_depth == 0:
-            probing.wander(run)
-            yield "round"
+        if run.method.growth.max_depth == 0:
+            while True:  # until the budget is spent
+                probing.wander(run)
+                yield "round"
         while run.expansion is not None or _next(run):
             x = run.expansion
             assert x is not None

@@ -52,15 +52,19 @@ def report(run: Run, episodes: int | None = None, seed: int = 0) -> dict[str, An
     on_fresh = np.array([np.exp(part).mean() for part in log_q])
     rho = np.array([node.rho for node in run.tree.nodes])[known]
     total = int(np.sum(reachable)) if reachable is not None else None
+    visited = run.history[-1].get("visited") if run.history else None  # older runs do not say
+    covered = len(skills)
+    if run.method.growth.max_depth == 0 and visited is not None:  # no policies: what chance reached
+        covered = visited
     return {
         "env": run.config.env,
         "method": run.config.method,
         "seed": run.config.seed,
-        "buckets": len(skills),
-        "buckets_with_diffusing": len(everywhere),
-        "visited": run.history[-1].get("visited") if run.history else None,  # in training
+        "buckets": covered,
+        "buckets_with_diffusing": max(covered, len(everywhere)),
+        "visited": visited,
         "reachable": total,
-        "share_of_reachable": len(skills) / total if total else None,
+        "share_of_reachable": covered / total if total else None,
         "policies": n - 1,
         "depth": max(node.depth for node in run.tree.nodes),
         "interactions": run.summary["interactions"],

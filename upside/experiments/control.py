@@ -31,7 +31,7 @@ def curve(task: Task) -> dict[str, Any]:
     last = np.clip(np.searchsorted(spent, at, side="right") - 1, 0, None)
     counted: dict[str, Any] = {
         name: np.array([entry[name] for entry in run.history])[last].tolist()
-        for name in ("buckets", "visited")[run.method.growth.max_depth == 0 :]
+        for name in (("visited",) if run.method.growth.max_depth == 0 else ("buckets", "visited"))
         if name in run.history[0]  # runs that began before it was counted
     }
     return {"at": at.tolist(), **counted}

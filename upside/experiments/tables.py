@@ -25,12 +25,7 @@ def measure(task: Task) -> dict[str, Any]:
     """The coverage of a finished run."""
     from upside.run import Run
 
-    run = Run.load(task.path)
-    report = run.coverage()
-    if run.method.growth.max_depth == 0:  # no policies: what random actions reached
-        report |= {"buckets": report["visited"]}
-        report |= {"share_of_reachable": report["visited"] / report["reachable"]}
-    return report
+    return Run.load(task.path).coverage()
 
 
 def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
@@ -117,7 +112,9 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
         for one in [*declared, *done]
         for config in about("", [one])["configurations"]
     }
-    worlds = about("", [*declared, *done])["environments"]
+    anything = next(iter(experiment.rows))
+    every = [experiment.task(anything, Path(), env, 0) for env in experiment.envs]
+    worlds = about("", every)["environments"]
     return {
         run["run"]
         for config in before.get("configurations", [])

@@ -1,6 +1,6 @@
 """The replay buffer of one expansion, shared by siblings (App. B): whole episodes in a ring.
 
-An episode keeps its directed transitions packed in one row each (one gather per batch), and the
+An episode keeps its transitions, directed ones or all, packed in one row each (one gather per batch), and the
 states that judge it (𝒥 of Eq. 2). Rewards are not stored: they are recomputed in bulk from the
 judged states whenever the discriminator has changed. flashbax offers neither packing nor
 relabelling, and cannot restore a buffer exactly; this is 60 lines.
@@ -20,7 +20,7 @@ from upside.types import Trajectory
 class Replay(eqx.Module):
     """`rows` holds obs | action | next_obs | done."""
 
-    rows: Float[Array, "episodes T width"]
+    rows: Float[Array, "episodes length width"]
     judged: Float[Array, "episodes J feat"]
     size: Int[Array, ""]
     cursor: Int[Array, ""]
