@@ -68,11 +68,15 @@ def tiny(tmp_path, seed=0, interactions=1500):
     return task("row", tmp_path, "wall-free-maze", seed, interactions, "upside", **small)
 
 
-def test_a_task_is_continued_where_it_was_and_not_done_twice(tmp_path):
-    one = tiny(tmp_path)
+def test_a_task_is_not_done_twice_and_one_that_fails_does_not_lose_the_others(tmp_path):
+    one, bad = tiny(tmp_path), tiny(tmp_path, 2)
     one.start()
+    bad.start()
     assert not one.done()
-    assert list(executor.local([one], 1)) == [(one, "")]
+    (bad.path / "config.json").write_text("{")
+    outcome = dict(executor.local([bad, one], 2))
+    assert outcome[one] == ""
+    assert "config.json" in outcome[bad]
     assert one.done()
     assert one.progress() > 0.5
     assert selection.score(one)["by"] == "policies", "as the paper selects a tree"
@@ -83,16 +87,6 @@ def test_a_task_is_continued_where_it_was_and_not_done_twice(tmp_path):
     other = tiny(tmp_path, interactions=1600)
     with pytest.raises(UserError, match="other settings"):
         other.start()
-
-
-def test_a_run_that_fails_does_not_lose_the_others(tmp_path):
-    good, bad = tiny(tmp_path, 1), tiny(tmp_path, 2)
-    good.start()
-    bad.start()
-    (bad.path / "config.json").write_text("{")
-    outcome = dict(executor.local([bad, good], 2))
-    assert outcome[good] == ""
-    assert "config.json" in outcome[bad]
 
 
 def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, capfd, monkeypatch):

@@ -19,7 +19,8 @@ from upside import envs, methods, runs
 from upside.runs import Config, RunDirectory
 from upside.types import UserError
 
-ENVIRONMENT = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+FLAGS = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+ENVIRONMENT = {"XLA_FLAGS": FLAGS, "OMP_NUM_THREADS": "1"}
 """One core a run: as many runs as there are cores share them without getting in each other's way."""
 
 
