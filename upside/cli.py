@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
 
@@ -159,8 +159,9 @@ def train(arguments: list[str]) -> None:
 
 def _without(part: Any, idle: set[str]) -> tuple[type, Any]:
     """A slot's kind with the settings in `idle` fixed, so that they are no options, and its default."""
+    kinds = get_type_hints(type(part))
     fixed = [
-        (f.name, Annotated[Any, tyro.conf.Fixed], getattr(part, f.name))
+        (f.name, Annotated[kinds[f.name], tyro.conf.Fixed], getattr(part, f.name))
         for f in dataclasses.fields(part)
         if f.name in idle
     ]
