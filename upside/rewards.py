@@ -118,7 +118,7 @@ class DiffusingReward:
 
     @property
     def returns(self) -> bool:
-        """Whether it is known what a stored step has led to: by then all has been the skill's doing."""
+        """Whether a stored step has a return to imitate; what chance does afterwards is none."""
         return self.ends
 
     def unit(self, gamma: float) -> float:
@@ -172,8 +172,7 @@ class DiffusingReward:
             q = jnp.exp(scores.log_q(judged))
             q = jnp.mean(q, axis=1, keepdims=True) if self.ends else q
             filled = start + jnp.arange(width) < replay.size
-            paid = jnp.where(filled[:, None, None], q, 0.0)
-            paid = jnp.moveaxis(paid, -1, 0)
+            paid = jnp.moveaxis(jnp.where(filled[:, None, None], q, 0.0), -1, 0)
             return jax.lax.dynamic_update_slice_in_dim(worth, paid, start, axis=1)
 
         worth = jax.lax.fori_loop(0, chunks, chunk, known.worth)
