@@ -7,6 +7,7 @@ Gaussian around that state; the posterior over codes follows by Bayes' rule.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -54,13 +55,7 @@ class VQVAE:
         """Room for `capacity` codes; `prepare` fills it."""
         codes = np.zeros((capacity, self.code_size), np.float32)
         decoded = np.zeros((capacity, center.size), np.float32)
-        return State(
-            codes=jnp.asarray(codes),
-            decoded=jnp.asarray(decoded),
-            variance=jnp.asarray(np.float32(1)),
-            center=jnp.asarray(center),
-            scale=jnp.asarray(scale),
-        )
+        return State(*map(jnp.asarray, (codes, decoded, np.float32(1), center, scale)))
 
     def prepare(
         self,
@@ -129,24 +124,23 @@ class State(eqx.Module):
         logits = 0.5 * self.log_score(features, classes) / self.variance
         return jax.nn.log_softmax(jnp.where(classes, logits, -jnp.inf))
 
+    def _changed(self, change: Callable[[np.ndarray], np.ndarray]) -> State:
+        where = lambda s: (s.codes, s.decoded)  # noqa: E731
+        after = tuple(jnp.asarray(change(np.asarray(leaf))) for leaf in where(self))
+        return eqx.tree_at(where, self, after)
+
     def move(self, source: Int[np.ndarray, " capacity"]) -> State:
         """Class i becomes what class `source[i]` was."""
-        where = lambda s: (s.codes, s.decoded)  # noqa: E731
-        moved = (np.asarray(self.codes)[source], np.asarray(self.decoded)[source])
-        return eqx.tree_at(where, self, tuple(map(jnp.asarray, moved)))
+        return self._changed(lambda leaf: leaf[source])
 
     def narrow(self, classes: int) -> State:
         """Only the first classes: what is saved for use."""
-        where = lambda s: (s.codes, s.decoded)  # noqa: E731
-        first = (np.asarray(self.codes)[:classes], np.asarray(self.decoded)[:classes])
-        return eqx.tree_at(where, self, tuple(map(jnp.asarray, first)))
+        return self._changed(lambda leaf: leaf[:classes])
 
     def widen(self, first: int, capacity: int, rng: np.random.Generator) -> State:
         """Room for more classes before the children's, which stay last."""
-        new = capacity - len(self.codes)
-        where = lambda s: (s.codes, s.decoded)  # noqa: E731
-        more = [np.insert(np.asarray(x), [first] * new, 0.0, axis=0) for x in where(self)]
-        return eqx.tree_at(where, self, tuple(map(jnp.asarray, more)))
+        new = [first] * (capacity - len(self.codes))
+        return self._changed(lambda leaf: np.insert(leaf, new, 0.0, axis=0))
 
     def renew(self, label: int, rng: np.random.Generator) -> State:
         """A code outlives the skill that had it."""
