@@ -14,7 +14,7 @@ from upside.downstream import reach, request, select, tasks
 from upside.downstream.episodes import Episodes, discounted, empty, judged
 from upside.downstream.reach import Finetuning, default, zero_shot
 from upside.run import Run
-from upside.runs import RunDirectory, flatten, unflatten
+from upside.runs import flatten, unflatten
 from upside.types import UserError
 
 
@@ -270,11 +270,17 @@ def test_an_interrupted_request_is_continued_by_resume(run, tmp_path, monkeypatc
         asked.start(tmp_path / name)
         jobs[name] = asked.prepare(tmp_path / name)
     jobs["whole"].perform()
-    for _ in range(3):
-        jobs["cut"].tuned.step()
-    RunDirectory(tmp_path / "cut").save_checkpoint(
-        jobs["cut"].tuned.chains, jobs["cut"].tuned.state()
-    )
+
+    def interrupt(tuned):
+        if tuned.rounds == 4:
+            raise KeyboardInterrupt
+
+    assert request.progress(tmp_path / "cut") == 0
+    monkeypatch.setattr(request, "SAVE_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        jobs["cut"].perform(interrupt)
+    monkeypatch.setattr(request, "SAVE_SECONDS", 10.0)
+    assert 0 < request.progress(tmp_path / "cut") < 1
     steps, step = [], Finetuning.step
     monkeypatch.setattr(Finetuning, "step", lambda self: steps.append(1) or step(self))
     assert cli.main(["resume", str(tmp_path / "cut")]) == 0

@@ -22,6 +22,7 @@ from upside.types import UserError
 from upside.version import __version__
 
 SAVE_SECONDS = 10.0
+PROGRESS = "checkpoints/progress.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +147,7 @@ class Job:
             listen(tuned)
             if time.perf_counter() - last > SAVE_SECONDS:
                 directory.save_checkpoint(tuned.chains, tuned.state())
+                directory.keep(PROGRESS, json.dumps({"share": tuned.progress}))
                 last = time.perf_counter()
 
 
@@ -153,6 +155,14 @@ def ask(run_dir: Path, where: Path, goals: list[list[float]], **settings: Any) -
     """A request for the tree that `run_dir` holds now, to be carried out at `where`."""
     tree = RunDirectory.open(run_dir).load_tree()[0]["arrays_sha256"]
     return Request(os.path.relpath(run_dir.resolve(), where.resolve()), tree, goals, **settings)
+
+
+def progress(where: Path) -> float:
+    """Share of the work that the last checkpoint holds."""
+    try:
+        return float(json.loads((where / PROGRESS).read_text())["share"])
+    except (OSError, ValueError, KeyError):
+        return 0.0
 
 
 def result(where: Path) -> dict[str, Any] | None:
