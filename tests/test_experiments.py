@@ -13,6 +13,7 @@ from upside import cli, envs, methods
 from upside.experiments import catalogue, executor, finetune, goals, pictures, selection, tables
 from upside.experiments.statistics import iqm, summary
 from upside.experiments.tasks import perform_here, task
+from upside.run import Run
 from upside.types import UserError
 
 
@@ -242,6 +243,24 @@ def test_a_learning_curve_is_the_mean_of_steps_up():
     runs = [{"curves": [[[100.0, 0.5], [200.0, 0.75]], [[150.0, 0.0]]]}]
     ((at, best),) = goals._curves({"budget_per_goal": 300, "table": {"row": {"runs": runs}}})["row"]
     assert [best[at == x][0] for x in (99, 100, 199, 200, 300)] == [0, 0.25, 0.25, 0.375, 0.375]
+
+
+def test_coverage_over_interactions_is_what_the_run_has_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(executor, "perform", perform_here)
+    car = "gymnasium:MountainCarContinuous-v0"
+    command = ["reproduce", "coverage-foreign", "--output", str(tmp_path), "--rows", "random"]
+    command += ["--envs", car, "--seeds", "0", "--interactions", "4000", "--workers", "1"]
+    assert cli.main(command) == 0
+    where = tmp_path / "coverage-foreign"
+    (curve,) = json.loads((where / "curves.json").read_text())["table"][car]["random"]["curves"]
+    (run,) = (Run.load(path.parent) for path in where.rglob("tree.json"))
+    seen = {entry["interactions"]: entry["visited"] for entry in run.history}
+    assert curve["at"] == pytest.approx(np.linspace(200, 4000, 20))
+    assert curve["visited"][-1] == run.history[-1]["visited"]
+    assert curve["visited"] == sorted(curve["visited"])
+    assert set(curve["visited"]) <= set(seen.values())
+    assert "buckets" not in curve, "it has no policies to cover any with"
+    assert "coverage.png" in {path.name for path in where.iterdir()}
 
 
 def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(

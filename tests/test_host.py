@@ -463,3 +463,15 @@ def test_the_worked_example_discovers_covers_and_reaches(tmp_path, monkeypatch, 
     covered, _, reached = capsys.readouterr().out.splitlines()
     assert int(covered.split()[0]) >= 10
     assert not reached.endswith("0.000"), reached
+
+
+def test_random_spends_its_budget_on_the_host_and_counts_what_it_executes():
+    Pond.steps = 0
+    run = upside.discover("random", env=pond(), seed=0, max_interactions=4500)
+    assert len(run) == 1, "no policy but the root"
+    spent = run.summary["interactions"]
+    assert 4500 - run.method.plan.H < spent <= 4500
+    assert run.history[-1]["visited"] > 50, "an episode of 200 steps crosses the pond often"
+    assert spent <= Pond.steps <= spent + 10 * run.method.plan.H, (
+        "the rest is evaluation, which is not counted"
+    )

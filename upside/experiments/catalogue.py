@@ -81,15 +81,15 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "smm": {**AFFORDED["smm"], "sigma": 0.1, "j": 10},
     "edl": {**AFFORDED["edl"], "beta": 0.5},
     "flat-upside": {**AFFORDED["flat-upside"], "j": 10},
-    "diayn-curr": AFFORDED["diayn-curr"],
+    "diayn-curr": {**AFFORDED["diayn-curr"], "sigma": 0.1},
     "diayn-hier": {**AFFORDED["diayn-hier"], "k_pol": 10},
     "upside-paper": AFFORDED["upside-paper"],
 }
 """Settings of the methods that are compared, where they differ from what is declared.
 
-As `selection-mazes` has chosen them by the paper's rule: results/selection-mazes.json; of upside-paper
-results/selection-upside-paper.json; the J of smm after 1e7 interactions, that of flat-upside with an earlier
-reward (docs/baselines.md).
+As `selection-mazes` has chosen them by the paper's rule (docs/baselines.md): results/selection-mazes.json; of
+flat-upside, diayn-curr and diayn-hier results/selection-again.json, of upside-paper
+results/selection-upside-paper.json; the J of smm after 1e7 interactions, results/selection-smm.json.
 """
 
 
