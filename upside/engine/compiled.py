@@ -13,6 +13,15 @@ TRACES: collections.Counter[str] = collections.Counter()
 """How often each program was traced."""
 
 
+QUICKLY: dict[str, bool | int] = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 2,
+}
+"""How XLA compiles on a CPU: in a third of the time it takes by itself, to programs that are as fast (docs/research.md).
+
+The first switches off its newer emitters of fused loops; it is to go when XLA drops the older ones."""
+
+
 def compiled(name: str, function: Callable, *static: int, donate: tuple[int, ...] = ()) -> Callable:
     """The compiled function."""
 
@@ -21,4 +30,4 @@ def compiled(name: str, function: Callable, *static: int, donate: tuple[int, ...
         TRACES[name] += 1
         return function(*args)
 
-    return jax.jit(traced, static_argnums=static, donate_argnums=donate)
+    return jax.jit(traced, static_argnums=static, donate_argnums=donate, compiler_options=QUICKLY)
