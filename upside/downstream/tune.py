@@ -28,7 +28,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, judged
 from upside.downstream.select import Choice
-from upside.engine.compiled import QUICKLY
+from upside.engine.compiled import compiled
 from upside.engine.rollouts import Rollouts, Seen
 from upside.learners import replay
 from upside.learners.td3 import TD3, Batch
@@ -301,8 +301,7 @@ def _chances(tuning: Tuning, chains: Chain, budgets: Array, keys: Array) -> tupl
     return ~ended(tuning, chains, budgets), *drawn
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3, compiler_options=QUICKLY)
-def _practise(
+def _practised(
     tuning: Tuning, T: int, tasks: PyTree, chains: Chain, seen: Seen, going: Array, keys: Array
 ) -> tuple[Chain, Float[Array, " n"]]:
     """One chain after another inside one program: its numbers do not depend on which others there are."""
@@ -317,3 +316,6 @@ def _practise(
         return jax.lax.cond(going, practised, lambda: (chain, jnp.asarray(jnp.nan)))
 
     return jax.lax.map(one, (tasks, chains, seen, going, keys))
+
+
+_practise = compiled("practise", _practised, 0, 1, donate=(3,))

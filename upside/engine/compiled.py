@@ -30,4 +30,11 @@ def compiled(name: str, function: Callable, *static: int, donate: tuple[int, ...
         TRACES[name] += 1
         return function(*args)
 
-    return jax.jit(traced, static_argnums=static, donate_argnums=donate, compiler_options=QUICKLY)
+    @functools.cache
+    def program() -> Callable:  # when it is first called: to ask for the backend is to start it
+        options = QUICKLY if jax.default_backend() == "cpu" else None
+        return jax.jit(
+            traced, static_argnums=static, donate_argnums=donate, compiler_options=options
+        )
+
+    return lambda *args: program()(*args)
