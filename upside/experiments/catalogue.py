@@ -69,12 +69,14 @@ class Experiment:
 
 
 AFFORDED: dict[str, dict[str, Any]] = {
-    **{name: {"k_pol": 10} for name in ("diayn", "smm", "edl", "flat-upside")},
+    **{name: {"k_pol": 10} for name in ("diayn", "smm", "edl")},
+    "flat-upside": {},
     "diayn-curr": {},
     "diayn-hier": {},
     "upside-paper": {},
 }
-"""Ten million interactions with K_pol = 100 would take an hour a run: 10 is App. C's other value."""
+"""Ten million interactions of DIAYN, SMM or EDL with K_pol = 100 would take an hour a run: 10 is App. C's other
+value. The others train less often (ten more episodes a round fill the state buffers), or end by themselves."""
 
 CHOSEN: dict[str, dict[str, Any]] = {
     "diayn": {**AFFORDED["diayn"], "j": 10},
