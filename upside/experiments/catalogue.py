@@ -82,7 +82,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "diayn": {**AFFORDED["diayn"], "j": 10},
     "smm": {**AFFORDED["smm"], "sigma": 0.1, "j": 10},
     "edl": {**AFFORDED["edl"], "beta": 0.5},
-    "flat-upside": {**AFFORDED["flat-upside"], "j": 10},
+    "flat-upside": {**AFFORDED["flat-upside"], "j": 10, "k_pol": 10},
     "diayn-curr": {**AFFORDED["diayn-curr"], "sigma": 0.1},
     "diayn-hier": {**AFFORDED["diayn-hier"], "k_pol": 10},
     "upside-paper": AFFORDED["upside-paper"],
@@ -90,8 +90,9 @@ CHOSEN: dict[str, dict[str, Any]] = {
 """Settings of the methods that are compared, where they differ from what is declared.
 
 As `selection-mazes` has chosen them by the paper's rule (docs/baselines.md): results/selection-mazes.json; of
-flat-upside, diayn-curr and diayn-hier results/selection-again.json, of upside-paper
-results/selection-upside-paper.json; the J of smm after 1e7 interactions, results/selection-smm.json.
+diayn-curr and diayn-hier results/selection-again.json, of flat-upside results/selection-flat-upside.json (its K_pol = 10
+is a fifth of the cost), of upside-paper results/selection-upside-paper.json; the J of smm after 1e7 interactions,
+results/selection-smm.json.
 """
 
 
