@@ -90,9 +90,9 @@ CHOSEN: dict[str, dict[str, Any]] = {
 """Settings of the methods that are compared, where they differ from what is declared.
 
 As `selection-mazes` has chosen them by the paper's rule (docs/baselines.md): results/selection-mazes.json; of
-diayn-curr and diayn-hier results/selection-again.json, of flat-upside results/selection-flat-upside.json (its K_pol = 10
-is a fifth of the cost), of upside-paper results/selection-upside-paper.json; the J of smm after 1e7 interactions,
-results/selection-smm.json.
+flat-upside, diayn-curr and diayn-hier results/selection-again.json (flat-upside's K_pol = 100 scores a little more
+for five times the cost: results/selection-flat-upside.json), of upside-paper results/selection-upside-paper.json; the
+J of smm after 1e7 interactions, results/selection-smm.json.
 """
 
 
