@@ -276,10 +276,10 @@ def test_an_interrupted_request_is_continued_by_resume(run, tmp_path, monkeypatc
             raise KeyboardInterrupt
 
     assert request.progress(tmp_path / "cut") == 0
-    monkeypatch.setattr(request, "SAVE_SECONDS", 0.0)
-    with pytest.raises(KeyboardInterrupt):
-        jobs["cut"].perform(interrupt)
-    monkeypatch.setattr(request, "SAVE_SECONDS", 10.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(request, "SAVE_SECONDS", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            jobs["cut"].perform(interrupt)
     assert 0 < request.progress(tmp_path / "cut") < 1
     steps, step = [], Finetuning.step
     monkeypatch.setattr(Finetuning, "step", lambda self: steps.append(1) or step(self))

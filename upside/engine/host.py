@@ -98,14 +98,14 @@ class Host:
             slots, which = wanted[group].T
             mine = _row(actors, slots)
             random, shaken = uniform[slots, which], noise[slots, which]
-            free = jnp.asarray(random)
-            known = None if mode == POLICY else np.asarray(_planned(plan, mine, mode, free))
+            on_device = jnp.asarray(random)
+            known = None if mode == POLICY else np.asarray(_planned(plan, mine, mode, on_device))
 
             def directed(t: int, obs: np.ndarray) -> Any:
                 if known is not None:
                     return known[:, t]
                 now = (np.int32(t), random[:, t], shaken[:, t])
-                return _direct(plan, mine, mode, free, obs, *now)
+                return _direct(plan, mine, mode, on_device, obs, *now)
 
             prefix = [] if saved else [(plan.T, _follow(stage)) for stage in stages]
             return [*prefix, (plan.T, directed), (plan.H, lambda t, _: random[:, plan.T + t])]
@@ -304,7 +304,7 @@ def _placed(leaf: np.ndarray, wanted: np.ndarray, shape: tuple[int, ...]) -> np.
 
 
 def _row(bank: Actor, index: int | np.ndarray) -> Actor:
-    """By NumPy, which sees the same memory: JAX takes half a millisecond to index each leaf."""
+    """By NumPy, which on a CPU sees the same memory: JAX takes half a millisecond to index each leaf."""
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[index]), bank)
 
 

@@ -24,7 +24,7 @@ RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
     "diayn": {**POLICY_RANGES, **JUDGE_RANGES},
     "smm": {**POLICY_RANGES, **JUDGE_RANGES},
     "edl": {**POLICY_RANGES, **VQVAE_RANGES},
-    "flat-upside": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
+    "flat-upside": {"k_pol": (100,), **POLICY_RANGES, **JUDGE_RANGES},
     "diayn-curr": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
     "diayn-hier": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},
     "upside-paper": {"k_pol": (10,), **POLICY_RANGES, **JUDGE_RANGES},

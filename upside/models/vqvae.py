@@ -55,7 +55,13 @@ class VQVAE:
         """Room for `capacity` codes; `prepare` fills it."""
         codes = np.zeros((capacity, self.code_size), np.float32)
         decoded = np.zeros((capacity, center.size), np.float32)
-        return State(*map(jnp.asarray, (codes, decoded, np.float32(1), center, scale)))
+        return State(
+            codes=jnp.asarray(codes),
+            decoded=jnp.asarray(decoded),
+            variance=jnp.asarray(np.float32(1)),
+            center=jnp.asarray(center),
+            scale=jnp.asarray(scale),
+        )
 
     def prepare(
         self,
