@@ -245,3 +245,13 @@ def test_more_policies_than_the_capacity_double_it():
     assert len(run.arrays.counts) == run.capacity + run.method.growth.n_max
     own = discriminabilities(run, None)[: len(run.tree)]
     assert (own > 0.5).all(), "classes kept their places when the arrays grew"
+
+
+def test_what_xla_flags_say_is_left_to_them(monkeypatch):
+    given = {}
+    monkeypatch.setattr(compiled.jax, "jit", lambda f, **options: given.update(options) or f)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=1")
+    assert compiled.compiled("sum", lambda a, b: a + b)(1, 2) == 3
+    options = {} if jax.default_backend() != "cpu" else compiled.CPU_OPTIONS
+    left = {name: value for name, value in options.items() if "level" not in name}
+    assert (given["compiler_options"] or {}) == left
