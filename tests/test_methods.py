@@ -62,11 +62,19 @@ def test_a_method_is_a_sound_value_that_survives_json(name):
     assert len(names) == len(set(names)), "settings are named once across slots"
 
 
-def test_settings_that_would_change_nothing_are_known():
+def test_settings_that_are_no_options_change_nothing():
     method = quick("diayn")
     of_trees = {"consolidated_weight", "keep_discriminator", "rehearsal"}
     of_diffusing_parts = {"jitter", "feature_scale", "self_imitation", "imitation"}
     assert method.idle() == of_trees | of_diffusing_parts
+    others = method.replace({"jitter": 5.0, "feature_scale": 2.0, "consolidated_weight": 9.0})
+    both = [Discovery(envs.make("u-maze"), m, 0, 2000) for m in (method, others)]
+    seen = [
+        [[c.d for c in run.expansion.children] for _ in rounds(run) if run.expansion]
+        for run in both
+    ]
+    assert seen[0] == seen[1]
+    assert any(seen[0])
     assert methods.get("random").idle() >= {"lr_pol", "k_discr", "n_max"}
     assert not methods.get("upside").idle()
 
