@@ -308,8 +308,10 @@ def _like(run: Run, tuning: Tuning) -> Tuning:
 
 def default(run: Run) -> Tuning:
     """Fine-tuning with the kind of learner and the size of networks that the skills have."""
-    kind = SAC if isinstance(run.method.learner, SAC) else TD3
-    return Tuning(learner=kind(hidden=run.method.learner.hidden))
+    hidden = run.method.learner.hidden
+    if isinstance(run.method.learner, SAC):
+        return Tuning(learner=SAC(hidden=hidden))
+    return Tuning(learner=dataclasses.replace(Tuning().learner, hidden=hidden))
 
 
 TUNINGS: dict[str, Callable[[Run], Tuning]] = {

@@ -10,8 +10,9 @@ paid what the next stage's critics say the state is worth that it hands over,
 so a chain learns as skills do in discovery, with the next stage in the discriminator's place. Neither
 time nor stage is an input. Stages are updated from the last to the first, and no action is valued below
 what its own episode achieved (self-imitation), so that a reward at the end of a long chain reaches its first skill
-in the first round. Noise begins at a random stage of each episode: later stages also practise from
-the starts they know. Skills that were learned before move with smaller steps than the new one.
+in the first round. Actors are drawn to the actions of the best episode so far, so that what was done once by chance is
+repeated, and bettered from there. Noise begins at a random stage of each episode, so that later stages also
+practise from the starts they know, and is held for some steps: noise that is drawn anew at every step goes nowhere.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from upside.types import UserError, at_least, at_most
 class Tuning:
     """How chains are fine-tuned; the same for every method."""
 
-    learner: Any = dataclasses.field(default_factory=TD3)
+    learner: Any = dataclasses.field(default_factory=lambda: TD3(imitation=1.0))
     """TD3 or SAC, as the skills were learned."""
     bonus: Any = dataclasses.field(default_factory=NoBonus)
     """What is paid beside the task's own reward: nothing, or curiosity (ICM)."""
@@ -54,21 +55,20 @@ class Tuning:
     """Updates of every stage a round."""
     warmup: int = 400
     """Updates of the critics before the actors move: what the skills are worth is not known at first."""
-    old_steps: float = 0.1
-    """Steps of skills that were learned before, as a share of the last one's, which is new where there is time for it."""
+    hold: int = 10
+    """Steps for which exploration noise is held."""
     episodes: int = 256
     """Episodes that are stored."""
     patience: int = 200
     """Rounds without a better noise-free episode, once the task was solved in one, before a chain is left as it is."""
 
     def check(self) -> None:
-        at_least(self, 1, "n_explo", "rollouts", "updates", "episodes", "patience")
-        at_least(self, 0, "warmup", "old_steps")
+        at_least(self, 1, "n_explo", "rollouts", "updates", "hold", "episodes", "patience")
+        at_least(self, 0, "warmup")
         if self.episodes < max(self.n_explo, self.rollouts + 1):
             raise UserError(
                 f"--episodes {self.episodes} is too few: all of a round must fit, and --n-explo"
             )
-        at_most(self, 1, "old_steps")
         self.learner.check()
         self.bonus.check()
 
@@ -79,8 +79,6 @@ class Chain(eqx.Module):
     stages: PyTree
     """A learner's state for each stage, padded."""
     last: Int[Array, ""]
-    steps: Float[Array, " stages"]
-    """Step size of each stage's actor, as a share."""
     unit: Float[Array, ""]
     """The largest return seen in selection: critics learn rewards in this unit (for a goal that was found it is 1)."""
     store: Store
@@ -108,7 +106,7 @@ def chain(
     """The chain of the chosen policy, its skills as they were found, a new one at its end."""
     path, T = run.tree.path(choice.policy), run.method.plan.T
     obs = np.asarray(choice.episodes.obs)
-    learners, steps = [], np.ones(stages, np.float32)
+    learners = []
     for k in range(stages):
         if k < len(path):
             actor = jax.tree.map(lambda leaf, z=path[k]: leaf[z], run.actors)
@@ -117,17 +115,15 @@ def chain(
             actor, (center, scale) = None, _outlook(obs, min(len(path) * T, horizon - 1))
         state = tuning.learner.init(center, scale, run.env.action_size, rng)
         if actor is not None:
-            state, steps[k] = tuning.learner.begin(state, actor), tuning.old_steps
+            state = tuning.learner.begin(state, actor)
         learners.append(state)
     last = len(path) if len(path) * T < horizon else len(path) - 1
-    steps[last] = 1.0
     together = stack(learners)
     sizes = (run.env.observation_size, len(run.env.space.low), run.env.action_size)
     store = empty(tuning.episodes, horizon, *sizes)
     return Chain(
         together,
         jnp.asarray(last),
-        jnp.asarray(steps),
         jnp.asarray(_unit(choice.episodes, tuning.learner.gamma)),
         store.add(choice.episodes),
         tuning.bonus.init(run.env.observation_size, run.env.action_size, rng),
@@ -178,9 +174,18 @@ def chances(
     """
     key, from_key, noise_key, env_key = jax.random.split(key, 4)
     n, shape = tuning.rollouts + 1, one.store.episodes.action.shape[1:]
-    noise = tuning.learner.sigma * jax.random.normal(noise_key, (n, *shape))
+    noise = tuning.learner.sigma * _held(tuning.hold, (n, *shape), noise_key)
     noisy_from = jax.random.randint(from_key, (n,), 0, one.last + 1).at[0].set(NEVER)
     return noise, noisy_from, env_key, key
+
+
+def _held(hold: int, shape: tuple[int, int, int], key: PRNGKeyArray) -> Float[Array, "n steps act"]:
+    """Normal numbers, each held for `hold` steps, in every episode from another step on."""
+    n, steps, size = shape
+    drawn_key, from_key = jax.random.split(key)
+    drawn = jax.random.normal(drawn_key, (n, steps // hold + 2, size))
+    which = (jnp.arange(steps) + jax.random.randint(from_key, (n, 1), 0, hold)) // hold
+    return jnp.take_along_axis(drawn, which[..., None], axis=1)
 
 
 def practise(
@@ -199,7 +204,6 @@ def practise(
     after = Chain(
         learned,
         one.last,
-        one.steps,
         one.unit,
         store,
         bonus,
@@ -219,12 +223,13 @@ def learn(
     # Returns are of the order of one, so what SAC's entropy adds up to must be too.
     learner = tuning.learner.paid_in(1.0 - tuning.learner.gamma)
     horizon = stored.reward.shape[-1]
-    capacity, padded = stored.length.shape[0], one.steps.shape[0]
+    capacity, padded = stored.length.shape[0], len(one.stages.actor.center)
     rewards = stored.reward / one.unit
     achieved = replay.returns(rewards, learner.gamma)
     rounds = -(-tuning.updates // learner.policy_delay)
     shape = (rounds, learner.policy_delay, learner.batch_pol)
     filled = jnp.arange(capacity) < size
+    best = jnp.argmax(jnp.where(filled, achieved[:, 0], -jnp.inf))
 
     def update_stage(i: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         every, bonus = carry
@@ -237,12 +242,16 @@ def learn(
         worth = jnp.clip(worth, achieved.min(), achieved.max())  # at first it is anything
         steps = jnp.where(filled, jnp.clip(stored.length, begin, end) - begin, 0)
         until = jnp.cumsum(steps)
-        where_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
+        where_key, best_key, noise_key = jax.random.split(jax.random.fold_in(key, k), 3)
         drawn = (jax.random.uniform(where_key, shape) * until[-1]).astype(int)
         which = jnp.minimum(jnp.searchsorted(until, drawn, side="right"), capacity - 1)
         when = jnp.clip(begin + drawn - until[which] + steps[which], 0, horizon - 1)
         noise = jax.random.normal(noise_key, (*shape, learner.draws(stored.action.shape[-1])))
-        moves = jnp.where(one.age >= tuning.warmup, one.steps[k], 0.0)
+        if learner.imitation:  # half of what is drawn is the best episode, if it has got that far
+            half = (jax.random.uniform(best_key, shape) < 0.5) & (steps[best] > 0)
+            which = jnp.where(half, best, which)
+            when = jnp.where(half, begin + drawn % jnp.maximum(steps[best], 1), when)
+        moves = jnp.where(one.age >= tuning.warmup, 1.0, 0.0)
 
         def update(carry: tuple, draw: tuple[Array, Array, Array]) -> tuple[tuple, None]:
             (state, bonus), (e, t, noise) = carry, draw
