@@ -10,7 +10,7 @@ import pytest
 
 import upside
 from upside import cli, envs
-from upside.downstream import reach, request, select, tasks
+from upside.downstream import reach, request, select, tasks, tune
 from upside.downstream.episodes import Episodes, discounted, empty, judged
 from upside.downstream.reach import Finetuning, default, zero_shot
 from upside.run import Run
