@@ -52,15 +52,38 @@ def test_a_reward_of_ones_own_is_paid_until_the_time_is_up():
     assert float(discounted(episode, 0.5)) == pytest.approx(0.5 * 3 + 0.25 * 4)
 
 
-def test_the_store_keeps_the_newest_episodes():
-    store = empty(3, 2, 1, 1, 1)
-    for first in (0, 2):
-        two = jnp.arange(first, first + 2)
+def test_the_store_keeps_the_best_episode_and_the_newest():
+    store = empty(4, 2, 1, 1, 1)
+    for pair in ([1, 2], [9, 3], [4, 5], [8, 6]):  # an episode's length says which one it is
+        lengths = jnp.array(pair)
         points, steps = jnp.zeros((2, 3, 1)), jnp.zeros((2, 2, 1))
-        new = Episodes(points, points, steps, steps[..., 0], two, two > 9)
-        store = store.add(new)
-    assert sorted(np.asarray(store.episodes.length).tolist()) == [1, 2, 3]
-    assert int(store.size) == 3
+        reward = jnp.stack([lengths, -lengths], axis=-1).astype(float)
+        new = Episodes(points, points, steps, reward, lengths, lengths > 99)
+        store = store.add(new, 0.5)
+    stored = np.asarray(store.episodes.length).tolist()
+    assert stored[0] == 9
+    assert sorted(stored[1:]) == [5, 6, 8]
+    assert int(store.size) == 4
+    np.testing.assert_array_equal(store.episodes.reward[0], [9, -9])
+
+
+def test_half_of_what_is_drawn_is_the_best_episode_where_it_got_that_far():
+    def draw(steps, share):
+        which, when = tune.drawn(jnp.array(steps), share, (20_000,), jax.random.key(0))
+        assert (np.asarray(when) < np.array(steps)[which]).all(), "a step that there is"
+        assert (np.asarray(when) >= 0).all()
+        return np.asarray(which), np.asarray(when)
+
+    which, when = draw([4, 2, 0, 10], 0.5)
+    shares = np.bincount(which, minlength=4) / len(which)
+    np.testing.assert_allclose(
+        shares, [0.5 + 0.5 * 4 / 16, 0.5 * 2 / 16, 0, 0.5 * 10 / 16], atol=0.02
+    )
+    np.testing.assert_allclose(np.bincount(when[which == 0]) / (which == 0).sum(), 0.25, atol=0.02)
+    which, _ = draw([0, 2, 2], 0.5)
+    assert not (which == 0).any()
+    which, _ = draw([1, 3, 0], 0.0)
+    assert (which == 0).mean() == pytest.approx(0.25, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +224,7 @@ def test_every_stage_moves_once_its_critics_know_something(run):
 
 
 def test_noise_is_held_for_some_steps_from_another_one_on_in_every_episode():
-    noise = np.asarray(tune._held(10, (50, 200, 2), jax.random.key(0)))
+    noise = np.asarray(tune.held(10, (50, 200, 2), jax.random.key(0)))
     changes = (np.diff(noise, axis=1) != 0).all(-1)
     assert ((changes.sum(1) == 20) | (changes.sum(1) == 19)).all()
     assert len(set(changes.argmax(1))) == 10

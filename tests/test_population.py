@@ -72,7 +72,7 @@ def test_sac_learns_a_bandit_and_keeps_its_entropy():
             action = rng.uniform(-1, 1, (1, 64, 1)).astype(np.float32)
             nothing = np.zeros((1, 64, 1), np.float32)
             reward = 1 - (action[..., 0] - 0.5) ** 2
-            batch = Batch(nothing, action, reward, nothing, np.ones_like(reward), reward)
+            batch = Batch(nothing, action, reward, nothing, np.ones_like(reward), reward, reward)
             noise = rng.normal(size=(1, 64, 2)).astype(np.float32)
             state = update(state, jax.tree.map(jnp.asarray, batch), jnp.asarray(noise))
         obs = jnp.zeros(1)

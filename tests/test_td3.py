@@ -77,7 +77,9 @@ def batch(obs, action, reward, next_obs, done, achieved=0.0):
     """Transitions of one-dimensional observations and actions; numbers are repeated to fill two."""
     values = np.broadcast_arrays(obs, action, reward, next_obs, done, achieved, np.zeros(2))[:-1]
     o, a, r, n, d, g = (np.asarray(v, np.float32) for v in values)
-    return jax.tree.map(jnp.asarray, Batch(o[:, None], a[:, None], r, n[:, None], d, g))
+    return jax.tree.map(
+        jnp.asarray, Batch(o[:, None], a[:, None], r, n[:, None], d, g, np.maximum(g, 0))
+    )
 
 
 def column(*values):
@@ -275,7 +277,8 @@ def solve(obs, reward, next_obs, done):
     rng = np.random.default_rng(1)
     action = rng.uniform(-1, 1, STORED)
     obs, next_obs, done = (np.resize(np.asarray(x, float), STORED) for x in (obs, next_obs, done))
-    values = (obs[:, None], action[:, None], reward(obs, action), next_obs[:, None], done, 0 * done)
+    no = 0 * done
+    values = (obs[:, None], action[:, None], reward(obs, action), next_obs[:, None], done, no, no)
     stored = Batch(*(np.asarray(v, np.float32) for v in values))
     one = np.ones(1, np.float32)
     start = PROBE.init(0 * one, one, 1, rng)

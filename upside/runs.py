@@ -348,6 +348,8 @@ def unflatten(template: PyTree, arrays: dict[str, np.ndarray]) -> PyTree:
     """The inverse: `template` with its leaves replaced. NumPy leaves stay NumPy, others go to the device."""
 
     def fill(path: Any, leaf: Any) -> Any:
+        if _name(path) not in arrays:
+            raise UserError(f"saved arrays have no {_name(path)}: another version wrote them")
         value = arrays[_name(path)]
         if value.shape != leaf.shape:
             raise UserError(f"saved array {_name(path)} has shape {value.shape}, not {leaf.shape}")

@@ -43,18 +43,28 @@ def discounted(episodes: Episodes, gamma: float) -> Float[Array, "*n"]:
 
 
 class Store(eqx.Module):
-    """The newest episodes of one chain, in a ring."""
+    """The best episode of one chain so far, and then the newest ones, in a ring."""
 
     episodes: Episodes
     size: Int[Array, ""]
     cursor: Int[Array, ""]
+    """How many of the ring's episodes there have ever been."""
 
-    def add(self, new: Episodes) -> Store:
-        capacity, n = self.episodes.length.shape[0], new.length.shape[0]
-        at = (self.cursor + jnp.arange(n)) % capacity
-        episodes = jax.tree.map(lambda old, leaf: old.at[at].set(leaf), self.episodes, new)
-        size = jnp.minimum(self.size + n, capacity)
-        return Store(episodes, size, (self.cursor + n) % capacity)
+    def add(self, new: Episodes, gamma: float) -> Store:
+        """The newest ones; the best of them also in the first place, if it is better than what is there."""
+        ring, n = self.episodes.length.shape[0] - 1, new.length.shape[0]
+        at = 1 + (self.cursor + jnp.arange(n)) % ring
+        worth = discounted(new, gamma)
+        first = jax.tree.map(lambda leaf: leaf[0], self.episodes)
+        better = (self.size == 0) | (worth.max() > discounted(first, gamma))
+
+        def put(old: Array, leaf: Array) -> Array:
+            best = jnp.where(better, leaf[jnp.argmax(worth)], old[0])
+            return old.at[at].set(leaf).at[0].set(best)
+
+        episodes = jax.tree.map(put, self.episodes, new)
+        size = 1 + jnp.minimum(self.cursor + n, ring)
+        return Store(episodes, size, self.cursor + n)
 
 
 def empty(capacity: int, steps: int, obs: int, feat: int, act: int) -> Store:

@@ -276,7 +276,7 @@ class Finetuning:
         env, sigma = self.run.env, self.tuning.learner.sigma
         noise_key, env_key = jax.random.split(self._key(task, 0))
         shape = (EVALUATION, self.horizon, env.action_size)
-        noise = sigma * jax.random.normal(noise_key, shape)
+        noise = sigma * tune.held(self.tuning.hold, shape, noise_key)
         noise = jnp.concatenate([jnp.zeros_like(noise[:1]), noise])
         noisy_from = jnp.zeros(EVALUATION + 1, int)
         chain = (one.best, one.last, noise, noisy_from, np.array(True), env_key)
@@ -310,13 +310,18 @@ def default(run: Run) -> Tuning:
     """Fine-tuning with the kind of learner and the size of networks that the skills have."""
     hidden = run.method.learner.hidden
     if isinstance(run.method.learner, SAC):
-        return Tuning(learner=SAC(hidden=hidden))
+        return _sac(run)
     return Tuning(learner=dataclasses.replace(Tuning().learner, hidden=hidden))
+
+
+def _sac(run: Run) -> Tuning:
+    """SAC explores with its policy's own randomness, which is new at every step."""
+    return Tuning(learner=SAC(hidden=run.method.learner.hidden), hold=1)
 
 
 TUNINGS: dict[str, Callable[[Run], Tuning]] = {
     "default": lambda run: default(run),
-    "sac": lambda run: Tuning(learner=SAC(hidden=run.method.learner.hidden)),
+    "sac": lambda run: _sac(run),
     "icm": lambda run: dataclasses.replace(default(run), bonus=ICM()),
 }
 """Ways of learning, by name."""

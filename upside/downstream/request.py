@@ -16,6 +16,7 @@ import numpy as np
 
 from upside.downstream import reach, tasks
 from upside.downstream.reach import Finetuning, Reached
+from upside.downstream.tune import RECIPE
 from upside.run import Run
 from upside.runs import RunDirectory, unflatten
 from upside.types import UserError
@@ -46,12 +47,13 @@ class Request:
     zero_shot: bool = False
     seed: int = 0
     version: str = __version__
+    recipe: int = RECIPE
 
     @classmethod
     def read(cls, where: Path) -> Request | None:
         """The request that a directory holds, if it is one's."""
         try:
-            return cls(**json.loads((where / "config.json").read_text()))
+            return cls(**{"recipe": 1} | json.loads((where / "config.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -85,7 +87,7 @@ class Request:
         """Load the run; everything that may be refused is refused here."""
         run_dir = (where / self.run).resolve()
         tree = RunDirectory.open(run_dir).load_tree()[0]["arrays_sha256"]
-        if (tree, __version__) != (self.tree, self.version):
+        if (tree, __version__, RECIPE) != (self.tree, self.version, self.recipe):
             raise UserError(
                 f"{where} was asked of another tree than {run_dir} holds now, or of another version of "
                 "upside: ask again with --overwrite"

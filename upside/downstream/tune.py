@@ -12,7 +12,7 @@ time nor stage is an input. Stages are updated from the last to the first, and n
 what its own episode achieved (self-imitation), so that a reward at the end of a long chain reaches its first skill
 in the first round. Actors are drawn to the actions of the best episode so far, so that what was done once by chance is
 repeated, and bettered from there. Noise begins at a random stage of each episode, so that later stages also
-practise from the starts they know, and is held for some steps: noise that is drawn anew at every step goes nowhere.
+practise from the starts they know, and is held for some steps, so that it goes somewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, judged
 from upside.downstream.select import Choice
@@ -36,7 +36,10 @@ from upside.learners.td3 import TD3, Batch
 from upside.models.curiosity import NoBonus, Transitions
 from upside.nets import Actor, stack
 from upside.run import Run
-from upside.types import UserError, at_least, at_most
+from upside.types import UserError, at_least
+
+BEST = 0.5  # of a batch is the best episode, where actors imitate
+RECIPE = 2  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +61,16 @@ class Tuning:
     hold: int = 10
     """Steps for which exploration noise is held."""
     episodes: int = 256
-    """Episodes that are stored."""
+    """Episodes that are stored: the best so far, and the newest."""
     patience: int = 200
     """Rounds without a better noise-free episode, once the task was solved in one, before a chain is left as it is."""
 
     def check(self) -> None:
         at_least(self, 1, "n_explo", "rollouts", "updates", "hold", "episodes", "patience")
         at_least(self, 0, "warmup")
-        if self.episodes < max(self.n_explo, self.rollouts + 1):
+        if self.episodes <= max(self.n_explo, self.rollouts + 1):
             raise UserError(
-                f"--episodes {self.episodes} is too few: all of a round must fit, and --n-explo"
+                f"--episodes {self.episodes} is too few: all of a round must fit, and --n-explo, and the best"
             )
         self.learner.check()
         self.bonus.check()
@@ -125,7 +128,7 @@ def chain(
         together,
         jnp.asarray(last),
         jnp.asarray(_unit(choice.episodes, tuning.learner.gamma)),
-        store.add(choice.episodes),
+        store.add(choice.episodes, tuning.learner.gamma),
         tuning.bonus.init(run.env.observation_size, run.env.action_size, rng),
         together.actor,
         jnp.asarray(-jnp.inf),
@@ -173,13 +176,13 @@ def chances(
     The first episode is without noise.
     """
     key, from_key, noise_key, env_key = jax.random.split(key, 4)
-    n, shape = tuning.rollouts + 1, one.store.episodes.action.shape[1:]
-    noise = tuning.learner.sigma * _held(tuning.hold, (n, *shape), noise_key)
+    n, (_, steps, size) = tuning.rollouts + 1, one.store.episodes.action.shape
+    noise = tuning.learner.sigma * held(tuning.hold, (n, steps, size), noise_key)
     noisy_from = jax.random.randint(from_key, (n,), 0, one.last + 1).at[0].set(NEVER)
     return noise, noisy_from, env_key, key
 
 
-def _held(hold: int, shape: tuple[int, int, int], key: PRNGKeyArray) -> Float[Array, "n steps act"]:
+def held(hold: int, shape: tuple[int, int, int], key: PRNGKeyArray) -> Float[Array, "n steps act"]:
     """Normal numbers, each held for `hold` steps, in every episode from another step on."""
     n, steps, size = shape
     drawn_key, from_key = jax.random.split(key)
@@ -194,7 +197,7 @@ def practise(
     """Store a round's episodes, update every stage; also the noise-free return."""
     gained = discounted(jax.tree.map(lambda leaf: leaf[0], new), tuning.learner.gamma)
     better = gained >= one.best_return
-    store = one.store.add(new)
+    store = one.store.add(new, tuning.learner.gamma)
     seen = (store.episodes.reward != 0).any() | tuning.bonus.eager
     learned, bonus = jax.lax.cond(
         seen,
@@ -229,7 +232,8 @@ def learn(
     rounds = -(-tuning.updates // learner.policy_delay)
     shape = (rounds, learner.policy_delay, learner.batch_pol)
     filled = jnp.arange(capacity) < size
-    best = jnp.argmax(jnp.where(filled, achieved[:, 0], -jnp.inf))
+    # How much better the best episode is than the worst: no other zero of the reward would change that.
+    repeat = achieved[0, 0] - jnp.min(jnp.where(filled, achieved[:, 0], jnp.inf))
 
     def update_stage(i: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         every, bonus = carry
@@ -241,16 +245,11 @@ def learn(
         worth = learner.value(following, handed_over)
         worth = jnp.clip(worth, achieved.min(), achieved.max())  # at first it is anything
         steps = jnp.where(filled, jnp.clip(stored.length, begin, end) - begin, 0)
-        until = jnp.cumsum(steps)
-        where_key, best_key, noise_key = jax.random.split(jax.random.fold_in(key, k), 3)
-        drawn = (jax.random.uniform(where_key, shape) * until[-1]).astype(int)
-        which = jnp.minimum(jnp.searchsorted(until, drawn, side="right"), capacity - 1)
-        when = jnp.clip(begin + drawn - until[which] + steps[which], 0, horizon - 1)
+        where_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
+        share = jnp.where(repeat > 0, BEST, 0.0) if learner.imitation else 0.0
+        which, when = drawn(steps, share, shape, where_key)
+        when = jnp.minimum(begin + when, horizon - 1)
         noise = jax.random.normal(noise_key, (*shape, learner.draws(stored.action.shape[-1])))
-        if learner.imitation:  # half of what is drawn is the best episode, if it has got that far
-            half = (jax.random.uniform(best_key, shape) < 0.5) & (steps[best] > 0)
-            which = jnp.where(half, best, which)
-            when = jnp.where(half, begin + drawn % jnp.maximum(steps[best], 1), when)
         moves = jnp.where(one.age >= tuning.warmup, 1.0, 0.0)
 
         def update(carry: tuple, draw: tuple[Array, Array, Array]) -> tuple[tuple, None]:
@@ -270,16 +269,34 @@ def learn(
                 next_obs=next_obs,
                 done=(hands_over | ended).astype(float),
                 achieved=achieved[e, t],
+                repeat=jnp.where(e == 0, repeat, 0.0),
             )
             return (learner.update(state, batch, noise, moves), bonus), None
 
         learned, _ = jax.lax.scan(update, (state, bonus), (which, when, noise))
-        some = until[-1] > 0  # else no episode has got there yet
+        some = steps.sum() > 0  # else no episode has got there yet
         keep = lambda a, b: jnp.where(some, a, b)  # noqa: E731
         new, bonus = jax.tree.map(keep, learned, (state, bonus))
         return jax.tree.map(lambda leaf, a: leaf.at[k].set(a), every, new), bonus
 
     return jax.lax.fori_loop(0, one.last + 1, update_stage, (one.stages, one.bonus))
+
+
+def drawn(
+    steps: Int[Array, " episodes"], share: ArrayLike, shape: tuple[int, ...], key: PRNGKeyArray
+) -> tuple[Int[Array, "*shape"], Int[Array, "*shape"]]:
+    """Of episodes with so many steps, steps drawn alike, but a `share` from the first episode, if it has any.
+
+    Which episodes, and which of their steps.
+    """
+    where_key, first_key = jax.random.split(key)
+    until = jnp.cumsum(steps)
+    number = (jax.random.uniform(where_key, shape) * until[-1]).astype(int)
+    which = jnp.minimum(jnp.searchsorted(until, number, side="right"), len(steps) - 1)
+    when = jnp.maximum(number - until[which] + steps[which], 0)
+    first = (jax.random.uniform(first_key, shape) < share) & (steps[0] > 0)
+    when = jnp.where(first, number % jnp.maximum(steps[0], 1), when)
+    return jnp.where(first, 0, which), when
 
 
 def _pick(every: PyTree, k: Array) -> PyTree:

@@ -95,6 +95,7 @@ def gather(replay: Replay, index: Int[Array, "*b"], paid: Float[Array, "*b 2"]) 
         next_obs=row[..., o + a : -1],
         done=row[..., -1],
         achieved=paid[..., 1],
+        repeat=jnp.maximum(paid[..., 1], 0.0),
     )
 
 

@@ -130,6 +130,8 @@ class Batch(NamedTuple):
     done: Float[Array, "*b"]
     achieved: Float[Array, "*b"]
     """Discounted return that the rest of the stored episode did achieve, with the same reward."""
+    repeat: Float[Array, "*b"]
+    """How much the action is to be repeated, where the learner imitates."""
 
 
 class State(eqx.Module):
@@ -174,8 +176,8 @@ def critic_loss(
 def actor_loss(mlp: PyTree, state: State, batch: Batch, imitation: float) -> Float[Array, ""]:
     """-E[Q_1(s, π(s))] (deterministic policy gradient).
 
-    With `imitation`, also the squared distance to the stored action times what its episode achieved. Oh et
-    al. (2018) take what it achieved beyond the critic's own value; a critic that values too much then
+    With `imitation`, also the squared distance to the stored action times `repeat`: in discovery, what its episode
+    achieved. Oh et al. (2018) take what it achieved beyond the critic's own value; a critic that values too much then
     switches it off, and where a small error grows with every step, an action must be repeated well.
     """
     actor = eqx.tree_at(lambda a: a.mlp, state.actor, mlp)
@@ -184,7 +186,7 @@ def actor_loss(mlp: PyTree, state: State, batch: Batch, imitation: float) -> Flo
     if not imitation:
         return -jnp.mean(expected)
     away = jnp.sum((action - batch.action) ** 2, axis=-1)
-    return jnp.mean(imitation * jnp.maximum(batch.achieved, 0.0) * away - expected)
+    return jnp.mean(imitation * batch.repeat * away - expected)
 
 
 def update_critic(config: TD3, state: State, batch: Batch, next_action: Array) -> State:
