@@ -334,6 +334,20 @@ def test_a_request_of_another_tree_is_refused(run, tmp_path, capsys):
     assert "another tree" in capsys.readouterr().err
 
 
+def test_a_request_that_was_begun_when_fine_tuning_was_another_is_refused(run, tmp_path, capsys):
+    run.save(tmp_path / "run")
+    asked = request.ask(tmp_path / "run", tmp_path / "goal", [[4.0, 4.0]])
+    asked.start(tmp_path / "goal")
+    config = tmp_path / "goal" / "config.json"
+    said = json.loads(config.read_text())
+    del said["recipe"]  # as the first one wrote it
+    config.write_text(json.dumps(said))
+    assert cli.main(["resume", str(tmp_path / "goal")]) == 2
+    assert "another version" in capsys.readouterr().err
+    with pytest.raises(UserError, match="another recipe"):
+        asked.check(tmp_path / "goal", overwrite=False)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -39,7 +39,7 @@ def candidates(base: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str
     """A row for each candidate: the method as it is with `base`, and with one setting changed."""
     rows: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, ranges in RANGES.items():
-        method = name.removesuffix("-sac")
+        method = name.removesuffix("-sac")  # the learner is a setting
         rows[name] = (method, base[name])
         for setting, values in ranges.items():
             for value in values:
