@@ -62,7 +62,7 @@ class Tuning:
     """Steps for which exploration noise is held."""
     episodes: int = 256
     """Episodes that are stored: the best so far, and the newest."""
-    patience: int = 200
+    patience: int = 100
     """Rounds without a better noise-free episode, once the task was solved in one, before a chain is left as it is."""
 
     def check(self) -> None:
