@@ -207,8 +207,6 @@ def test_a_chain_that_gets_no_better_is_left(run):
     assert best[-1] > 0
     assert best[-31:] == [best[-1]] * 31
     assert int(tuned.chains.spent[0]) < 10**6
-    returns = [line["return"][0] for line in tuned.history[-31:]]
-    assert np.median(returns) > 0.95 * best[-1], "what was found once is repeated"
 
 
 def test_every_stage_moves_once_its_critics_know_something(run):
@@ -221,6 +219,26 @@ def test_every_stage_moves_once_its_critics_know_something(run):
     moved = np.abs(np.asarray(tuned.chains.stages.actor.mlp.weights[0] - first)).max((0, 2, 3))
     last = int(tuned.chains.last[0])
     assert (moved[: last + 1] > 0).all()
+
+
+def test_actors_repeat_the_best_episode(run):
+    """With a weight that leaves nothing else to be learned."""
+    tuning = quick(run)
+    eager = dataclasses.replace(tuning.learner, imitation=1000.0)
+    tuning = dataclasses.replace(tuning, learner=eager, warmup=0, updates=200)
+    task = tasks.goal(run.env, ends(run)[0], 1.0)
+    tuned = Finetuning(run, [task], 10**6, tuning, horizon=60)
+    for _ in range(10):
+        tuned.step()
+    one = jax.tree.map(lambda leaf: leaf[0], tuned.chains)
+    best = jax.tree.map(lambda leaf: np.asarray(leaf[0]), one.store.episodes)
+    assert best.over
+    T, away = run.method.plan.T, []
+    for t in range(int(best.length)):
+        stage = min(t // T, int(one.last))
+        actor = jax.tree.map(lambda leaf, k=stage: leaf[k], one.stages.actor)
+        away.append(np.abs(np.asarray(actor(best.obs[t])) - best.action[t]).max())
+    assert np.median(away) < 0.1
 
 
 def test_noise_is_held_for_some_steps_from_another_one_on_in_every_episode():
