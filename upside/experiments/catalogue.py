@@ -221,7 +221,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             f"length-{n}": Row("upside", UPSIDE, {"T": n, "H": n}, str(n))
             for n in (10, 20, 30, 40, 50)
         },
-        tables.report,
+        pictures.table_and_policies,
         published="ablation_skill_length_T_equals_H",
     ),
     "ablation-recipe": Experiment(

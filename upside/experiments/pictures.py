@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upside.experiments import tables
 from upside.experiments.tasks import Task
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ def policies(name: str, experiment: Experiment, done: list[Task], where: Path) -
     from upside.figures import compare
 
     return _save(compare.policies(_loaded(experiment, done)), where / f"{name}.png")
+
+
+def table_and_policies(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    """The table of all runs, and what those of the first seed look like."""
+    first = min(task.config.seed for task in done)
+    shown = [task for task in done if task.config.seed == first]
+    table = tables.report(name, experiment, done, where)
+    return f"{table}\n{policies(name, experiment, shown, where)}"
 
 
 def discriminators(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from upside.run import Run
 
-SIDE, COLUMNS = 3.1, 4
+SIDE, COLUMNS = 3.1, 5
 """Width of a panel in inches, and panels in a row at most."""
 
 
@@ -61,7 +61,7 @@ def _panels(
     scenes = {name: Scene(run) for name, run in runs.items()}
     mazes = list(dict.fromkeys(scene.run.config.env for scene in scenes.values()))
     groups = [[n for n, s in scenes.items() if s.run.config.env == maze] for maze in mazes]
-    lines = [group[i : i + COLUMNS] for group in groups for i in range(0, len(group), COLUMNS)]
+    lines = [line for group in groups for line in _lines(group)]
     width = max(map(len, lines))
     figure = Figure(figsize=(SIDE * width, (SIDE + 0.6) * len(lines) + 0.5), layout="constrained")
     for row, line in enumerate(lines):
@@ -73,6 +73,12 @@ def _panels(
     longest = max(scenes.values(), key=lambda s: s.run.method.plan.H)
     legend_below(figure, [*handles(longest), *ground_legend(scenes[lines[-1][0]])], columns=6)
     return figure
+
+
+def _lines(names: list[str]) -> list[list[str]]:
+    """As few lines as hold them, as even as can be."""
+    columns = -(-len(names) // -(-len(names) // COLUMNS))
+    return [names[i : i + columns] for i in range(0, len(names), columns)]
 
 
 def _caption(name: str, scene: Scene) -> str:
