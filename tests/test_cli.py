@@ -1,5 +1,6 @@
 """The command end to end: what a user types, what comes out, what is refused."""
 
+import gc
 import json
 import os
 import random
@@ -325,3 +326,42 @@ def test_settings_of_another_version_are_not_guessed(run_dir, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert cli.main(["resume", str(tmp_path)]) == 2
     assert "eta" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
+    """JAX runs one whenever garbage is collected; Python prints and discards what is raised there."""
+
+    def _xla_gc_callback():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            pytest.fail("raised where it is discarded")
+
+    def work(arguments):
+        _xla_gc_callback()
+        time.sleep(10)
+
+    monkeypatch.setattr(cli, "_dispatch", work)
+    begin = time.monotonic()
+    assert cli.main(["train"]) == 130
+    assert time.monotonic() - begin < 9
+    assert "interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    names = {getattr(one, "__name__", "") for one in gc.callbacks}
+    assert "_xla_gc_callback" in names, "that is what JAX calls it"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["diayn", "--glean", "3"], "there is no option --glean here (see 'upside train diayn"),
+        (
+            ["upside", "--max-interactions", "60k"],
+            "--max-interactions: '60k' is not a whole number",
+        ),
+        (["upside", "--gamma", "high"], "--gamma: 'high' is not a number"),
+    ],
+)
+def test_the_parsers_words_are_plain(words, said, capsys):
+    assert cli.main(["train", *words]) == 2
+    assert said in capsys.readouterr().err

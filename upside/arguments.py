@@ -15,6 +15,10 @@ from upside.types import UserError
 Number = TypeVar("Number", int, float)
 
 
+FRAME = r"[─│╭╮╰╯]|[-+|]{5,}|(?<!\S)[|+](?!\S)|\x1b\[[0-9;]*m"
+"""What a terminal draws around an error, in Unicode or in ASCII."""
+
+
 def parse(kind: Callable[..., Any], command: str, arguments: list[str], **options: Any) -> Any:
     """`tyro.cli`, with its boxed report of a mistake folded into one line."""
     report = io.StringIO()
@@ -25,12 +29,24 @@ def parse(kind: Callable[..., Any], command: str, arguments: list[str], **option
     except SystemExit as stop:
         if not stop.code:
             raise
-        words = " ".join(re.sub(r"[─│╭╮╰╯]|\x1b\[[0-9;]*m", " ", report.getvalue()).split())
+        words = " ".join(re.sub(FRAME, " ", report.getvalue()).split())
         words = re.sub(
             r"^(Parsing error|Value error|Required options|Unrecognized options) ", "", words
         )
         line = re.split(r" For full helptext| Argument helptext", words)[0]
-        raise UserError(f"{line} (see 'upside {command} --help')") from None
+        raise UserError(f"{_plain_words(line)} (see 'upside {command} --help')") from None
+
+
+def _plain_words(line: str) -> str:
+    """What the parser says, without Python's own words and without the values of options that there are not."""
+    if line.startswith("Unrecognized"):
+        options = re.findall(r"--?[A-Za-z][\w-]*", line)
+        return f"there is no option {', '.join(options)} here" if options else line
+    line = re.sub(
+        r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number", line
+    )
+    line = re.sub(r"could not convert string to float: (.*)", r"\1 is not a number", line)
+    return line.removeprefix("Error parsing ")
 
 
 def _plain_number(word: str) -> str:

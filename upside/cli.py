@@ -6,9 +6,12 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
@@ -28,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "" not in sys.path:
         sys.path.insert(0, "")  # a module of the user's own, beside which the command is called
     try:
-        return _dispatch(arguments)
+        with _interruptible():
+            return _dispatch(arguments)
     except UserError as error:
         print(f"upside: {error}", file=sys.stderr)
         return 2
@@ -40,6 +44,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C as Python has it, but not to be lost."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """What is raised inside JAX's callback of the garbage collector is discarded: then once more, a moment later."""
+    while frame is not None:
+        if frame.f_code.co_name == "_xla_gc_callback":
+            again = threading.Timer(0.05, os.kill, [os.getpid(), number])
+            again.daemon = True
+            again.start()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from upside.downstream import request
-from upside.downstream.reach import Measured, Reached
+from upside.downstream.reach import EVALUATION, Measured, Reached
 from upside.downstream.request import Job, Request
 from upside.run import Run
 from upside.runs import RunDirectory
@@ -108,10 +108,12 @@ def words(asked: Request, run: Run, said: dict[str, Any]) -> str:
     else:
         why = "no policy has reached the goal: chosen blindly"
     lines.append(f"policy {policy} (depth {depth}): {why}")
-    lines.append(f"{'as it is' if asked.zero_shot else 'before'}: {_said(said['before'])}")
+    before = _said(said["before"], EVALUATION)
+    lines.append(f"{'as it is' if asked.zero_shot else 'before'}: {before}")
     if not asked.zero_shot:
-        lines.append(f"fine-tuned: {_said(said['finetuned'])}")
-        lines.append(f"fine-tuned, with exploration noise: {_said(said['stochastic'])}")
+        lines.append(f"fine-tuned, without noise: {_said(said['finetuned'], 1)}")
+        noisy = _said(said["stochastic"], EVALUATION)
+        lines.append(f"fine-tuned, with exploration noise: {noisy}")
         better = (
             "the fine-tuned chain" if said["tuned"] else "the policy as it was, which is better"
         )
@@ -125,10 +127,11 @@ def _named(asked: Request) -> str:
     return ",".join(f"{x:g}" for x in asked.goals[0])
 
 
-def _said(found: dict[str, Any]) -> str:
+def _said(found: dict[str, Any], episodes: int) -> str:
     one = Measured(**found)
-    steps = "never there" if one.steps is None else f"{one.steps:.0f} steps when it gets there"
-    return f"reward γ^τ {one.reward:.3f}, success {one.success:.0%}, {steps}"
+    there = f"there in {one.success * episodes:.0f} of {episodes} episodes"
+    steps = "" if one.steps is None else f" after {one.steps:.0f} steps"
+    return f"{there}{steps}, mean reward γ^steps {one.reward:.3f}"
 
 
 def picture(asked: Request, run: Run, result: Reached, path: Path) -> None:
@@ -136,7 +139,9 @@ def picture(asked: Request, run: Run, result: Reached, path: Path) -> None:
     from upside.figures.goal import way
 
     steps = [len(p) - 1 for p in (result.path_before, result.path_after)]
-    ways = {f"before, best episode: {steps[0]} steps": result.path_before}
+    there = f"best episode: {steps[0]} steps"
+    missed = f"not there in {steps[0]} steps"
+    ways = {f"before, {there if result.before.success else missed}": result.path_before}
     if result.tuned:
         ways[f"after: {steps[1]} steps"] = result.path_after
     title = (
