@@ -231,6 +231,9 @@ def resume(arguments: list[str]) -> None:
     session = Session.resume(directory, options.checkpoint_seconds, options.cores)
     if session.ended != "running":
         print("this run had ended before: there was nothing left to do")
+    else:
+        spent, budget = session.discovery.counters.interactions, session.config.max_interactions
+        print(f"going on at {spent:,} of {budget:,} interactions")
     _discover(session, options.figures)
 
 
