@@ -230,7 +230,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(run_dir, 
             time.sleep(0.01)
         time.sleep(moments.uniform(0, 1.5))
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.communicate()
         resume = [*program, "resume", str(cut), *options]
         process = subprocess.Popen(resume, stdout=subprocess.PIPE, text=True)
     said = process.communicate()[0]
