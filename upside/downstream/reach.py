@@ -308,10 +308,10 @@ def _like(run: Run, tuning: Tuning) -> Tuning:
 
 def default(run: Run) -> Tuning:
     """Fine-tuning with the kind of learner and the size of networks that the skills have."""
-    hidden = run.method.learner.hidden
-    if isinstance(run.method.learner, SAC):
+    learner = run.method.learner
+    if isinstance(learner, SAC):
         return _sac(run)
-    return Tuning(learner=dataclasses.replace(Tuning().learner, hidden=hidden))
+    return Tuning(learner=dataclasses.replace(Tuning().learner, hidden=learner.hidden))
 
 
 def _sac(run: Run) -> Tuning:
@@ -321,7 +321,7 @@ def _sac(run: Run) -> Tuning:
 
 TUNINGS: dict[str, Callable[[Run], Tuning]] = {
     "default": lambda run: default(run),
-    "sac": lambda run: _sac(run),
+    "sac": _sac,
     "icm": lambda run: dataclasses.replace(default(run), bonus=ICM()),
 }
 """Ways of learning, by name."""
