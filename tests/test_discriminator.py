@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from upside.engine import round as engine_round
+from upside.models import classes
 from upside.models.discriminator import CHUNK, Discriminator
 
 CONFIG = Discriminator(hidden_discr=16, lr_discr=1e-2, batch_discr=64)
@@ -190,7 +191,7 @@ def test_renew_forgets_one_class_and_no_other(trained):
 
 def test_move_takes_classes_and_their_moments_along(trained):
     source = np.array([2, 0, 3, 1])
-    moved = trained.move(source)
+    moved = classes.move(trained, source)
     np.testing.assert_allclose(
         probabilities(moved, POINTS), probabilities(trained, POINTS)[:, source], rtol=1e-6
     )
@@ -202,7 +203,7 @@ def test_move_takes_classes_and_their_moments_along(trained):
 
 def test_widen_puts_room_before_the_last_classes_and_changes_no_probability(trained):
     """Classes 0 and 1 stay, 2 and 3 become 5 and 6, and 2 to 4 are new."""
-    wide = trained.widen(2, 7, np.random.default_rng(0))
+    wide = classes.widen(trained, 2, 7, np.random.default_rng(0))
     exist = np.array([1, 1, 0, 0, 0, 1, 1], bool)
     q = probabilities(wide, POINTS, exist)
     np.testing.assert_allclose(q[:, exist], probabilities(trained, POINTS), rtol=1e-6)
@@ -216,7 +217,7 @@ def test_widen_puts_room_before_the_last_classes_and_changes_no_probability(trai
 
 
 def test_narrow_keeps_the_first_classes_and_drops_the_optimiser(trained):
-    small = trained.narrow(2)
+    small = classes.narrow(trained, 2)
     first = [True, True, False, False]
     np.testing.assert_allclose(
         probabilities(small, POINTS), probabilities(trained, POINTS, first)[:, :2], rtol=1e-6

@@ -19,7 +19,7 @@ from upside.engine.method import SINCE, Method
 from upside.engine.train import _turn, rounds
 from upside.learners import replay as replays
 from upside.learners.td3 import TD3
-from upside.models import density, vqvae
+from upside.models import classes, density, vqvae
 from upside.models.vqvae import VQVAE
 from upside.rewards import DiffusingReward, Scores, StateReward
 from upside.skills.growth import Child, Expansion, Fixed, Growth
@@ -282,7 +282,7 @@ def test_a_code_is_paid_for_states_near_what_it_decodes_to():
     score = np.asarray(state.log_score(jnp.asarray(places, jnp.float32), jnp.ones(6, bool)))[:, 2:]
     assert (score.argmax(1) == np.arange(4)).all()
     np.testing.assert_allclose(np.diag(score), 0.0, atol=1e-4)
-    moved = state.move(np.array([2, 3, 4, 5, 4, 5]))
+    moved = classes.move(state, np.array([2, 3, 4, 5, 4, 5]))
     np.testing.assert_array_equal(moved.codes[:2], state.codes[2:4])
 
 

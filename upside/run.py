@@ -202,5 +202,5 @@ def _judge(method: Method, arrays: dict[str, np.ndarray]) -> Any:
     """A judge of the method's kind, as it was saved."""
     center, scale = arrays["judge.center"], arrays["judge.scale"]
     classes = len(arrays["counts"])
-    empty = method.judge.init(classes, center, scale, np.random.default_rng(0)).narrow(classes)
-    return unflatten({"judge": empty}, arrays)["judge"]
+    empty = method.judge.init(classes, center, scale, np.random.default_rng(0))
+    return unflatten({"judge": empty.settled()}, arrays)["judge"]

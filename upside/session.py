@@ -20,6 +20,7 @@ import numpy as np
 from upside.engine import learning
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
+from upside.models.classes import narrow
 from upside.run import Run
 from upside.runs import Config, RunDirectory, unflatten
 from upside.skills.growth import Expansion
@@ -230,7 +231,7 @@ class Session:
             actors=jax.tree.map(lambda leaf: leaf[:n], run.arrays.bank),
             buffers=run.arrays.buffers[:n],
             counts=run.arrays.counts[:n],
-            judge=run.arrays.judge.narrow(n),
+            judge=narrow(run.arrays.judge, n),
             summary=summary,
             history=self.history,
         )

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from upside.engine.discovery import Discovery
 from upside.engine.learning import judge, weights
+from upside.models.classes import move, widen
 from upside.skills.growth import Child, Expansion
 
 COPIES = 4  # of every state, where it stands for its surroundings
@@ -116,7 +117,7 @@ def consolidate(run: Discovery, x: Expansion) -> list[int]:
             arrays.bank,
             arrays.learners.actor,
         )
-    run.set(judge=arrays.judge.move(moved))
+    run.set(judge=move(arrays.judge, moved))
     run.expansion = None
     return new
 
@@ -138,7 +139,7 @@ def grow(run: Discovery) -> None:
         probes=jax.tree.map(more, arrays.probes),
         buffers=split(arrays.buffers),
         counts=split(arrays.counts),
-        judge=arrays.judge.widen(old, 2 * old + n, run.rng()),
+        judge=widen(arrays.judge, old, 2 * old + n, run.rng()),
     )
     run.capacity = 2 * old
 

@@ -7,7 +7,7 @@ removing a policy changes numbers, never shapes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -137,51 +137,29 @@ class State(eqx.Module):
     log_score = log_prob
     """What a state is worth for a class: here the same (Eq. 2)."""
 
-    def move(self, source: Int[np.ndarray, " capacity"]) -> State:
-        """Class i becomes what class `source[i]` was, in the read-out and in its optimiser's moments."""
+    class_axis: ClassVar[int] = -1
 
-        def read_out(mlp: MLP) -> MLP:
-            where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
-            weight, bias = (
-                np.asarray(mlp.weights[-1])[:, source],
-                np.asarray(mlp.biases[-1])[source],
-            )
-            return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
+    def by_class(self) -> list[Any]:
+        """The read-out, and its optimiser's moments."""
+        nets = [self.mlp] if self.opt is None else [self.mlp, self.opt.mu, self.opt.nu]
+        return [leaf for net in nets for leaf in (net.weights[-1], net.biases[-1])]
 
-        opt = self.opt._replace(mu=read_out(self.opt.mu), nu=read_out(self.opt.nu))
-        return dataclasses.replace(self, mlp=read_out(self.mlp), opt=opt)
+    def unknown(self, number: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """New classes of the read-out; there are no moments of them yet."""
+        units = self.mlp.weights[-1].shape[0]
+        shapes, bound = ((units, number), (number,)), 1.0 / units**0.5
+        drawn = [rng.uniform(-bound, bound, shape) for shape in shapes]
+        return drawn + 2 * [np.zeros(shape) for shape in shapes]
 
-    def narrow(self, classes: int) -> State:
-        """Only the first classes, without the optimiser: what is saved for use."""
-        mlp = self.mlp
-        weights = (*mlp.weights[:-1], jnp.asarray(np.asarray(mlp.weights[-1])[:, :classes]))
-        biases = (*mlp.biases[:-1], jnp.asarray(np.asarray(mlp.biases[-1])[:classes]))
-        small = eqx.tree_at(lambda m: (m.weights, m.biases), mlp, (weights, biases))
-        return State(small, None, self.center, self.scale)
-
-    def widen(self, first: int, capacity: int, rng: np.random.Generator) -> State:
-        """Room for more classes: new ones are put in before the children's, which stay last."""
-        new = capacity - self.mlp.biases[-1].size
-        bound = 1.0 / self.mlp.weights[-1].shape[0] ** 0.5
-
-        def read_out(mlp: MLP, draw: Callable[..., np.ndarray]) -> MLP:
-            weight, bias = np.asarray(mlp.weights[-1]), np.asarray(mlp.biases[-1])
-            weight = np.insert(weight, [first] * new, draw(size=(len(weight), new)), axis=1)
-            bias = np.insert(bias, [first] * new, draw(size=new))
-            where = lambda m: (m.weights[-1], m.biases[-1])  # noqa: E731
-            return eqx.tree_at(where, mlp, (jnp.asarray(weight), jnp.asarray(bias)))
-
-        uniform = lambda size: rng.uniform(-bound, bound, size)  # noqa: E731
-        zeros = lambda size: np.zeros(size)  # noqa: E731
-        opt = self.opt._replace(mu=read_out(self.opt.mu, zeros), nu=read_out(self.opt.nu, zeros))
-        return dataclasses.replace(self, mlp=read_out(self.mlp, uniform), opt=opt)
+    def settled(self) -> State:
+        """Without its optimiser."""
+        return dataclasses.replace(self, opt=None)
 
     def renew(self, label: int, rng: np.random.Generator) -> State:
         """Forget what the read-out knew of class `label`: its number is about to be used again."""
         weight, bias = np.array(self.mlp.weights[-1]), np.array(self.mlp.biases[-1])
-        bound = 1.0 / weight.shape[0] ** 0.5
-        weight[:, label] = rng.uniform(-bound, bound, weight.shape[0])
-        bias[label] = rng.uniform(-bound, bound)
+        fresh = self.unknown(1, rng)
+        weight[:, label], bias[label] = fresh[0][:, 0], fresh[1][0]
         where = lambda s: (s.mlp.weights[-1], s.mlp.biases[-1])  # noqa: E731
         return eqx.tree_at(where, self, (jnp.asarray(weight), jnp.asarray(bias)))
 

@@ -7,14 +7,13 @@ Gaussian around that state; the posterior over codes follows by Bayes' rule.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from upside.nets import MLP, adam, adam_state
 from upside.types import UserError, World, at_least
@@ -45,31 +44,15 @@ class VQVAE:
     k_discr: ClassVar[int] = 0
     """Nothing is fitted to what skills do: the reward is stationary."""
 
-    def init(
-        self,
-        capacity: int,
-        center: Float[np.ndarray, " feat"],
-        scale: Float[np.ndarray, " feat"],
-        rng: np.random.Generator,
-    ) -> State:
+    def init(self, capacity: int, center: Any, scale: Any, rng: np.random.Generator) -> State:
         """Room for `capacity` codes; `prepare` fills it."""
-        codes = np.zeros((capacity, self.code_size), np.float32)
-        decoded = np.zeros((capacity, center.size), np.float32)
-        return State(
-            codes=jnp.asarray(codes),
-            decoded=jnp.asarray(decoded),
-            variance=jnp.asarray(np.float32(1)),
-            center=jnp.asarray(center),
-            scale=jnp.asarray(scale),
+        codes, decoded = (
+            np.zeros((capacity, n), np.float32) for n in (self.code_size, center.size)
         )
+        return State(*map(jnp.asarray, (codes, decoded, np.float32(1), center, scale)))
 
     def prepare(
-        self,
-        state: State,
-        env: World,
-        radius: float,
-        labels: Int[np.ndarray, " n"],
-        rng: np.random.Generator,
+        self, state: State, env: World, radius: float, labels: Any, rng: np.random.Generator
     ) -> State:
         """Train on the oracle, one code for each of `labels`."""
         oracle: Any = env
@@ -77,20 +60,11 @@ class VQVAE:
         net = train(self, states.astype(np.float32), len(labels), rng)
         codes, decoded = np.array(state.codes), np.array(state.decoded)
         codes[labels], decoded[labels] = net.codes, np.asarray(net.decoder(net.codes))
-        error = jnp.asarray(np.float32(net.error(jnp.asarray(states, jnp.float32))))
-        where = lambda s: (s.codes, s.decoded, s.variance)  # noqa: E731
-        return eqx.tree_at(where, state, (jnp.asarray(codes), jnp.asarray(decoded), error))
+        error = np.float32(net.error(jnp.asarray(states, jnp.float32)))
+        new = tuple(map(jnp.asarray, (codes, decoded, error)))
+        return eqx.tree_at(lambda s: (s.codes, s.decoded, s.variance), state, new)
 
-    def fit(
-        self,
-        state: State,
-        buffers: Any,
-        counts: Any,
-        weights: Any,
-        steps: Array,
-        blur: Array,
-        key: PRNGKeyArray,
-    ) -> State:
+    def fit(self, state: State, *seen: Any) -> State:
         """The judge stays as it is."""
         return state
 
@@ -130,23 +104,18 @@ class State(eqx.Module):
         logits = 0.5 * self.log_score(features, classes) / self.variance
         return jax.nn.log_softmax(jnp.where(classes, logits, -jnp.inf))
 
-    def _changed(self, change: Callable[[np.ndarray], np.ndarray]) -> State:
-        where = lambda s: (s.codes, s.decoded)  # noqa: E731
-        after = tuple(jnp.asarray(change(np.asarray(leaf))) for leaf in where(self))
-        return eqx.tree_at(where, self, after)
+    class_axis: ClassVar[int] = 0
 
-    def move(self, source: Int[np.ndarray, " capacity"]) -> State:
-        """Class i becomes what class `source[i]` was."""
-        return self._changed(lambda leaf: leaf[source])
+    def by_class(self) -> list[Any]:
+        return [self.codes, self.decoded]
 
-    def narrow(self, classes: int) -> State:
-        """Only the first classes: what is saved for use."""
-        return self._changed(lambda leaf: leaf[:classes])
+    def unknown(self, number: int, rng: np.random.Generator) -> list[float]:
+        """Codes of nothing."""
+        return [0.0, 0.0]
 
-    def widen(self, first: int, capacity: int, rng: np.random.Generator) -> State:
-        """Room for more classes before the children's, which stay last."""
-        new = [first] * (capacity - len(self.codes))
-        return self._changed(lambda leaf: np.insert(leaf, new, 0.0, axis=0))
+    def settled(self) -> State:
+        """It has no optimiser."""
+        return self
 
     def renew(self, label: int, rng: np.random.Generator) -> State:
         """A code outlives the skill that had it."""
