@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from upside import cli
+from upside import cli, runs
 from upside.run import Run
 from upside.runs import FORMAT, RunDirectory
 from upside.session import Session
@@ -242,19 +242,43 @@ def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(run_dir, 
     assert nodes[0] == nodes[1]
 
 
-def test_ctrl_c_ends_a_run_between_two_rounds_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
-    log, handler = Session._log, signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_a_run_between_two_rounds_and_says_how_to_go_on(
+    number, tmp_path, capsys, monkeypatch
+):
+    log, handler = Session._log, signal.getsignal(number)
 
     def interrupted(session, entry):
         log(session, entry)
         if len(session.history) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
     monkeypatch.setattr(Session, "_log", interrupted)
     assert cli.main(train(tmp_path / "run")) == 130
     assert f"upside resume {tmp_path / 'run'}" in capsys.readouterr().err
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
-    assert signal.getsignal(signal.SIGINT) is handler
+    assert signal.getsignal(number) is handler
+    saved = RunDirectory.open(tmp_path / "run").load_checkpoint()
+    assert saved is not None, "long before it was due"
+
+
+def test_saving_takes_a_twentieth_of_the_time_at_most(monkeypatch):
+    now, saved = [0.0], []
+    monkeypatch.setattr(runs.time, "perf_counter", lambda: now[0])
+
+    def save():
+        saved.append(now[0])
+        now[0] += 2.0
+
+    pace = runs.Pace(5.0)
+    while now[0] < 100:
+        pace(save)
+        now[0] += 1.0
+    assert saved == [5, 47, 89], "after 5 seconds, then 40 after two that it took"
+    often = runs.Pace(0.0)
+    often(save)
+    often(save)
+    assert len(saved) == 5
 
 
 def test_sac_takes_td3s_place_in_a_run_that_can_be_loaded(tmp_path):

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from upside.experiments import catalogue, executor, finetune, goals, pictures, s
 from upside.experiments.statistics import iqm, summary
 from upside.experiments.tasks import perform_here, task
 from upside.run import Run
+from upside.runs import RunDirectory
 from upside.types import UserError
 
 
@@ -70,6 +72,27 @@ def tiny(tmp_path, seed=0, interactions=1500):
     return task("row", tmp_path, "wall-free-maze", seed, interactions, "upside", **small)
 
 
+def here(path, under_way):
+    """As `perform`, without a process of its own."""
+    return perform_here(path)
+
+
+def test_whoever_ends_a_reproduction_ends_its_runs_and_they_are_saved(tmp_path):
+    bad, endless = tiny(tmp_path, 2), tiny(tmp_path, 3, 10**8)
+    bad.start()
+    endless.start()
+    (bad.path / "config.json").write_text("{")
+    work = executor.local([bad, endless], 2)
+    assert next(work)[0] is bad
+    while not endless.progress():
+        time.sleep(0.05)
+    work.close()
+    assert not endless.done()
+    assert RunDirectory.open(endless.path).load_checkpoint() is not None, "long before it was due"
+    with RunDirectory(endless.path).alone():
+        """Nobody else writes to it."""
+
+
 def test_a_task_is_not_done_twice_and_one_that_fails_does_not_lose_the_others(tmp_path):
     one, bad = tiny(tmp_path), tiny(tmp_path, 2)
     one.start()
@@ -92,7 +115,7 @@ def test_a_task_is_not_done_twice_and_one_that_fails_does_not_lose_the_others(tm
 
 
 def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(executor, "perform", perform_here)  # processes of their own: see above
+    monkeypatch.setattr(executor, "perform", here)  # processes of their own: see above
     command = ["reproduce", "coverage-mazes", "--output", str(tmp_path), "--rows", "random"]
     command += ["--seeds", "3", "--interactions", "40000", "--workers", "1"]
     assert cli.main(command) == 0
@@ -247,7 +270,7 @@ def test_a_learning_curve_is_the_mean_of_steps_up():
 
 
 def test_coverage_over_interactions_is_what_the_run_has_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(executor, "perform", perform_here)
+    monkeypatch.setattr(executor, "perform", here)
     car = "gymnasium:MountainCarContinuous-v0"
     command = ["reproduce", "coverage-foreign", "--output", str(tmp_path), "--rows", "random"]
     command += ["--envs", car, "--seeds", "0", "--interactions", "4000", "--workers", "1"]
@@ -267,7 +290,7 @@ def test_coverage_over_interactions_is_what_the_run_has_written(tmp_path, monkey
 def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
     tmp_path, capfd, monkeypatch
 ):
-    monkeypatch.setattr(executor, "perform", perform_here)  # processes of their own: see above
+    monkeypatch.setattr(executor, "perform", here)  # processes of their own: see above
     monkeypatch.setattr(goals, "GOAL_SEEDS", 1)
     command = ["reproduce", "goals-u-maze", "--output", str(tmp_path), "--rows", "td3"]
     command += ["--seeds", "0", "--goal-budget", "3000", "--workers", "1"]

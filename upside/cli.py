@@ -48,16 +48,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C as Python has it, but not to be lost."""
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, _interrupt)
+    """Ctrl-C as Python has it, but not to be lost; and SIGTERM, with which clusters end a job, alike."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if threading.current_thread() is not threading.main_thread():
+        usual = {}
+    ours = {number: old for number, old in usual.items() if signal.getsignal(number) == old}
+    for number in ours:
+        signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, old in ours.items():
+            signal.signal(number, old)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -126,7 +128,7 @@ class Train:
     figures: bool = True
     """Draw the pictures at the end."""
     checkpoint_seconds: float = 5.0
-    """Save the state this often; a kill costs at most as much work."""
+    """Save the state this often, or as seldom as costs a twentieth of the time; a kill costs at most as much work."""
     cores: int = 0
     """Cores that share the skills in training, 0: all there are; the result is the same."""
 
@@ -209,7 +211,7 @@ class Resume:
     figures: bool = True
     """Draw the pictures at the end."""
     checkpoint_seconds: float = 5.0
-    """Save the state this often; a kill costs at most as much work."""
+    """Save the state this often, or as seldom as costs a twentieth of the time; a kill costs at most as much work."""
     cores: int = 0
     """Cores that share the skills in training, 0: all there are; the result is the same."""
 

@@ -10,10 +10,11 @@ import numpy as np
 import tyro
 
 from upside.downstream import request
-from upside.downstream.reach import EVALUATION, Measured, Reached
+from upside.downstream.reach import EVALUATION, Finetuning, Measured, Reached
 from upside.downstream.request import Job, Request
 from upside.run import Run
 from upside.runs import RunDirectory
+from upside.session import Interruptible
 from upside.types import UserError
 
 
@@ -70,11 +71,13 @@ def carry_out(job: Job) -> None:
 
     from upside.progress import Reaching
 
-    try:
-        with Reaching(Console()) as live:
-            found, run = job.perform(live), job.run
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"continue with 'upside resume {job.where}'") from None
+    with Reaching(Console()) as live, Interruptible(job.where) as stop:
+
+        def listen(tuned: Finetuning) -> None:
+            live(tuned)
+            stop()
+
+        found, run = job.perform(listen), job.run
     if len(found) > 1 or job.asked.kind != "goal":
         print(f"{len(found)} tasks: {job.where / 'result.json'}")
         return

@@ -20,7 +20,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -336,6 +337,25 @@ class RunDirectory:
                 state = json.loads(file.metadata()["state"])
             return safetensors.numpy.load(data), state
         return None
+
+
+class Pace:
+    """When to save: `seconds` after the last time, but only a twentieth of the time may go into it.
+
+    A replay buffer of a million transitions takes a second to write. 0 seconds: whenever asked.
+    """
+
+    def __init__(self, seconds: float):
+        self.seconds, self.wait, self.last = seconds, seconds, time.perf_counter()
+
+    def __call__(self, save: Callable[[], Any]) -> None:
+        """Save, if it is time to."""
+        begin = time.perf_counter()
+        if begin - self.last < self.wait:
+            return
+        save()
+        self.last = time.perf_counter()
+        self.wait = max(self.seconds, 20 * (self.last - begin)) if self.seconds else 0.0
 
 
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:

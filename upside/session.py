@@ -22,7 +22,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.models.classes import narrow
 from upside.run import Run
-from upside.runs import Config, RunDirectory, unflatten
+from upside.runs import Config, Pace, RunDirectory, unflatten
 from upside.skills.growth import Expansion
 from upside.types import UserError, World, usable_cores
 
@@ -115,16 +115,17 @@ class Session:
             return self._run()
 
     def _run(self) -> Run:
-        saved = time.perf_counter()
+        pace = Pace(self.checkpoint_seconds)
         try:
             for event in self._events_of_run():
                 entry = self._entry(event)
                 self._log(entry)
                 for listen in self.listeners:
                     listen(self.discovery, entry)
-                if time.perf_counter() - saved > self.checkpoint_seconds:
-                    self.checkpoint()
-                    saved = time.perf_counter()
+                pace(self.checkpoint)
+        except Interrupted:
+            self.checkpoint()
+            raise
         finally:
             self._close()
         return self.checkpoint()
@@ -242,22 +243,23 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruptible:
-    """Ctrl-C ends a run between two rounds; a second one at once.
+    """Ctrl-C, or SIGTERM, ends a run between two rounds, which saves it; a second one at once.
 
     An exception in the middle of a round may be raised inside a callback of JAX, which discards it.
     """
 
     def __init__(self, path: Path):
-        self.path, self.asked, self.before = path, False, signal.getsignal(signal.SIGINT)
+        self.path, self.asked, self.before = path, False, dict[int, Any]()
 
     def __enter__(self) -> Interruptible:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._ask)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._ask)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self.before)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
     def _ask(self, *_: object) -> None:
         if self.asked:

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from upside.downstream import reach, tasks
 from upside.downstream.reach import Finetuning, Reached
 from upside.downstream.tune import RECIPE
 from upside.run import Run
-from upside.runs import RunDirectory, unflatten
+from upside.runs import Pace, RunDirectory, unflatten
 from upside.types import UserError
 from upside.version import __version__
 
@@ -143,14 +142,20 @@ class Job:
         saved = directory.load_checkpoint()
         if saved is not None:
             tuned.restore(saved[1], unflatten(tuned.chains, saved[0]))
-        last = time.perf_counter()
+        pace = Pace(SAVE_SECONDS)
+
+        def save() -> None:
+            directory.save_checkpoint(tuned.chains, tuned.state())
+            directory.keep(PROGRESS, json.dumps({"share": tuned.progress}))
+
         while not tuned.done:
             tuned.step()
-            listen(tuned)
-            if time.perf_counter() - last > SAVE_SECONDS:
-                directory.save_checkpoint(tuned.chains, tuned.state())
-                directory.keep(PROGRESS, json.dumps({"share": tuned.progress}))
-                last = time.perf_counter()
+            try:
+                listen(tuned)
+            except KeyboardInterrupt:
+                save()
+                raise
+            pace(save)
 
 
 def ask(run_dir: Path, where: Path, goals: list[list[float]], **settings: Any) -> Request:

@@ -7,6 +7,7 @@ after a lost machine and placement are Ray's.
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
@@ -16,14 +17,20 @@ from upside.types import UserError
 
 
 def local(tasks: Sequence[Work], workers: int) -> Iterator[tuple[Work, str]]:
-    """A process for each run, `workers` at a time: one that is killed takes no other with it."""
+    """A process for each run, `workers` at a time: one that is killed takes no other with it.
+
+    Whoever ends the whole ends them too: each saves what it has.
+    """
+    under_way: set[subprocess.Popen] = set()
     with ThreadPoolExecutor(workers) as pool:
-        waiting = {pool.submit(perform, task.path): task for task in tasks}
+        waiting = {pool.submit(perform, task.path, under_way): task for task in tasks}
         try:
             for done in as_completed(waiting):
                 yield waiting[done], done.result()
         except BaseException:
             pool.shutdown(cancel_futures=True, wait=False)
+            for process in list(under_way):
+                process.terminate()
             raise
 
 

@@ -90,28 +90,26 @@ def _plain(config: Config) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(whole)))
 
 
-def perform(path: Path) -> str:
-    """Continue the run at `path` in a process of its own; returns what went wrong, or nothing."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "upside.cli",
-            "resume",
-            str(path.absolute()),
-            "--no-figures",
-            "--cores",
-            "1",
-        ],
-        capture_output=True,
+def perform(path: Path, under_way: set[subprocess.Popen]) -> str:
+    """Continue the run at `path` in a process of its own; returns what went wrong, or nothing.
+
+    While it is `under_way`, others may end it.
+    """
+    options = ["--no-figures", "--cores", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "upside.cli", "resume", str(path.absolute()), *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **ENVIRONMENT},
-        check=False,
     )
-    if not done.returncode:
+    under_way.add(process)
+    _, said = process.communicate()
+    under_way.discard(process)
+    if not process.returncode:
         return ""
-    lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"ended with code {done.returncode}"
+    lines = said.strip().splitlines()
+    return lines[-1] if lines else f"ended with code {process.returncode}"
 
 
 def perform_here(path: Path) -> str:
