@@ -409,6 +409,12 @@ def envs_(arguments: list[str]) -> None:
     print(f"{'PATH.txt':<18} a maze drawn in a text file: # solid, . free, S start")
 
 
+def _few(names: list[str], most: int = 20) -> str:
+    """The names, or the first of them and how many more there are."""
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def reproduce(arguments: list[str]) -> int:
     """Repeat a table or figure of the paper: upside reproduce [NAME] [--rows ...] [--envs ...] [--seeds ...] ..."""
     from upside.experiments import catalogue
@@ -421,7 +427,7 @@ def reproduce(arguments: list[str]) -> int:
             )
         for name, entry in catalogue.EXPERIMENTS.items():
             print(f"{name:<23} {entry.about}")
-            print(f"{'':<23} rows: {', '.join(entry.rows)}")
+            print(f"{'':<23} {entry.size()}; rows: {_few(list(entry.rows))}")
         if arguments:
             parse(reproductions.Reproduce, "reproduce NAME", arguments)
         return 0

@@ -51,6 +51,13 @@ class Experiment:
     following: Callable[[str, Experiment, list[Task], Path, int], list[goals.Goals]] | None = None
     """Tasks that begin when the runs are done; the report is of them."""
 
+    def size(self) -> str:
+        """How many runs of how many interactions."""
+        runs = {row.run or name: row.interactions for name, row in self.rows.items()}
+        times = len(self.envs) * len(self.seeds)
+        whose = f" of {self.runs_of}" if self.runs_of else ""
+        return f"{len(runs) * times} runs{whose}, {sum(runs.values()) * times / 1e6:,.1f}M interactions"
+
     def task(
         self, name: str, where: Path, env: str, seed: int, interactions: int | None = None
     ) -> Task:
