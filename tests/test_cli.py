@@ -76,7 +76,13 @@ def test_lists(capsys):
     assert cli.main(["methods"]) == 0
     assert cli.main(["methods", "diayn"]) == 0
     out = capsys.readouterr().out
-    for name in ("bottleneck-maze", "u-maze", "upside-paper", "StateReward", "num_skills"):
+    for name in (
+        "bottleneck-maze",
+        "u-maze",
+        "upside-paper",
+        "final state, ρ learned",
+        "num_skills",
+    ):
         assert name in out
     assert cli.main(["methods", "dyain"]) == 2
 

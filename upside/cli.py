@@ -371,6 +371,7 @@ class Methods:
 
 def methods_(arguments: list[str]) -> None:
     """List the methods and what fills their slots; with a name, its settings: upside methods [NAME]."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
@@ -387,11 +388,11 @@ def methods_(arguments: list[str]) -> None:
         return
     for name, entry in methods.METHODS.items():
         print(f"{name:<14} {entry.about}")
-    slots = [slot.name for slot in dataclasses.fields(methods.Method)]
-    table = Table("method", *slots)
+    slots = list(methods.get("upside").words())
+    table = Table("method", *slots, box=box.SIMPLE)
     for name, entry in methods.METHODS.items():
-        kinds = (type(getattr(entry.method, slot)).__name__ for slot in slots)
-        table.add_row(name, *("-" if kind == "NoneType" else kind for kind in kinds))
+        words = entry.method.words()
+        table.add_row(name, *(words.get(slot, "-") for slot in slots))
     console.print(table)
     print("'upside methods NAME' shows every setting.")
 

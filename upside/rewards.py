@@ -109,6 +109,11 @@ class DiffusingReward:
     prior: ClassVar[str] = "uniform"
 
     @property
+    def words(self) -> str:
+        """For the table of methods."""
+        return "diffusing states" if self.ends else "diffusing states, each"
+
+    @property
     def ends(self) -> bool:
         """Whether the skill's MDP ends with its T-th step: its return is then what is judged afterwards.
 
@@ -197,6 +202,13 @@ class StateReward:
     """Weight of SMM's exploration bonus log p*(s) - log ρ_z(s), with p* uniform over buckets."""
     average: bool = False
     """Pay 1 - γ of a step's score, so that values are averages of it and not sums (EDL; docs/baselines.md)."""
+
+    @property
+    def words(self) -> str:
+        """For the table of methods."""
+        more = {"ρ learned": self.prior == "learned", "novelty": self.novelty}
+        states = "all states" if self.states == "all" else "final state"
+        return ", ".join([states, *(word for word, there in more.items() if there)])
 
     @property
     def ends(self) -> bool:

@@ -49,6 +49,13 @@ class Method:
         named = {slot.name: getattr(self, slot.name) for slot in dataclasses.fields(self)}
         return {name: part for name, part in named.items() if part is not None}
 
+    def words(self) -> dict[str, str]:
+        """What fills the slots, in a few words: all that tells methods apart; nothing where it is never used."""
+        used = (
+            {"plan", "growth"} if self.growth.max_depth == 0 else set(self.slots()) - {"practice"}
+        )
+        return {name: part.words for name, part in self.slots().items() if name in used}
+
     def settings(self) -> dict[str, Any]:
         """Every hyper-parameter by its name; names are unique across slots."""
         return {k: v for part in self.slots().values() for k, v in dataclasses.asdict(part).items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -30,6 +30,8 @@ Learner = TD3 | SAC
 @dataclasses.dataclass(frozen=True)
 class Distinct:
     """Skills share no weights, as in the paper."""
+
+    words: ClassVar[str] = "distinct"
 
     def empty(self, learner: Learner, n: int, obs: int, act: int, rng: np.random.Generator) -> Any:
         """Learners for n slots."""
@@ -115,6 +117,7 @@ class Shared:
 
     code_size: int = 16
     """Numbers in a code (paper: 16)."""
+    words: ClassVar[str] = "shared"
 
     def empty(
         self, learner: Learner, n: int, obs: int, act: int, rng: np.random.Generator

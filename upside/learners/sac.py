@@ -37,6 +37,7 @@ class SAC:
     alpha: float = 0.1
     """Weight of the actions' entropy, in the unit that rewards are paid in (DIAYN's own value)."""
 
+    words: ClassVar[str] = "SAC"
     actor: ClassVar[type[GaussianActor]] = GaussianActor
     policy_delay: ClassVar[int] = 1
     sigma: ClassVar[float] = 1.0

@@ -51,6 +51,7 @@ class TD3:
     snap: float = 1.0
     """Actions beyond this are executed at their bound, so that what is nearly repeated is repeated; 1: none (paper)."""
 
+    words: ClassVar[str] = "TD3"
     actor: ClassVar[type[Actor]] = Actor
 
     def init(

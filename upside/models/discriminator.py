@@ -42,6 +42,8 @@ class Discriminator:
     feature_scale: float = 4.0
     """Unit of the discriminator's inputs, in diffusing radii of the root. 0: the environment's box."""
 
+    words: ClassVar[str] = "discriminator"
+
     def init(
         self,
         capacity: int,

@@ -26,6 +26,7 @@ LEAST_USED = 0.1  # of a fair share of the states: a code that has less is put e
 class VQVAE:
     """The oracle's states as a few codes. The paper's ranges are those of App. C."""
 
+    words: ClassVar[str] = "VQ-VAE"
     code_size: ClassVar[int] = 16
     hidden_vqvae: int = 128
     """Units in each of the two hidden layers of encoder and decoder (paper: 128)."""

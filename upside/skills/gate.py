@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from upside.types import UserError, at_least, at_most, flag
 
@@ -42,6 +42,8 @@ class Gate:
     """Looks in vain for new ground before the gate is relaxed again; n looks make all probes anew, each one n-th of them."""
     reprobes: int = 3
     """How often that is done before a run ends without new ground."""
+
+    words: ClassVar[str] = "free space"
 
     def check(self) -> None:
         at_least(self, 1, "probes", "tries", "give_up", "looks")

@@ -50,6 +50,14 @@ class Growth:
     """How far below its target d may be before it is fitted on a whole buffer; twice that on part of it (paper: 0)."""
 
     @property
+    def words(self) -> str:
+        """For the table of methods."""
+        if self.max_depth == 0:
+            return "none"
+        kind = "tree" if self.max_depth is None else "set"
+        return f"{kind}, N {self.n_start}-{self.n_max}"
+
+    @property
     def target(self) -> float:
         """The discriminability that a policy needs to be consolidated."""
         return self.eta + self.margin
@@ -128,6 +136,11 @@ class Fixed:
     doubt: ClassVar[float] = 0.0
     k_steps_of: ClassVar[str] = "call"
     to_the_end: ClassVar[bool] = True
+
+    @property
+    def words(self) -> str:
+        """For the table of methods."""
+        return f"set, N {self.num_skills}"
 
     @property
     def n_start(self) -> int:

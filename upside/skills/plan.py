@@ -21,6 +21,11 @@ class Plan:
     """Episodes in a state buffer, so B = buffer_episodes · H (paper: B = 10H)."""
 
     @property
+    def words(self) -> str:
+        """For the table of methods."""
+        return f"T {self.T}, H {self.H}" if self.H else f"T {self.T}"
+
+    @property
     def steps(self) -> int:
         """Steps of an episode from its node onwards."""
         return self.T + self.H
