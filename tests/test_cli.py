@@ -80,7 +80,7 @@ def test_lists(capsys):
         "bottleneck-maze",
         "u-maze",
         "upside-paper",
-        "final state, ρ learned",
+        "VQ-VAE",
         "num_skills",
     ):
         assert name in out
