@@ -374,11 +374,15 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
         time.sleep(10)
 
     monkeypatch.setattr(cli, "_dispatch", work)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored behind nohup
     begin = time.monotonic()
-    assert cli.main(["train"]) == 130
+    try:
+        assert cli.main(["train"]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begin < 9
     assert "interrupted" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     names = {getattr(one, "__name__", "") for one in gc.callbacks}
     assert "_xla_gc_callback" in names, "that is what JAX calls it"
 

@@ -293,7 +293,7 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
     monkeypatch.setattr(executor, "perform", here)  # processes of their own: see above
     monkeypatch.setattr(goals, "GOAL_SEEDS", 1)
     command = ["reproduce", "goals-u-maze", "--output", str(tmp_path), "--rows", "td3"]
-    command += ["--seeds", "0", "--goal-budget", "3000", "--workers", "1"]
+    command += ["--seeds", "1", "--goal-budget", "3000", "--workers", "1"]
     assert cli.main(command) == 0
     out = capfd.readouterr().out
     assert out.count("picture") == 2
@@ -306,14 +306,16 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
         assert entry["finetuned"]["mean"] == pytest.approx(np.mean(rewards))
         assert entry["finetuned"]["mean"] < 0.5, "far goals are never reached"
         assert all(a["tuning"] + a["selection"] <= 3000 for a in entry["runs"][0]["goals"])
-    assert [path.name for path in (tmp_path / "coverage-mazes").iterdir()] == ["scratch-u-maze-0"]
+    assert [path.name for path in (tmp_path / "coverage-mazes").iterdir()] == ["scratch-u-maze-1"]
+    asked = json.loads((where / "td3-u-maze-1" / "config.json").read_text())
+    assert asked["seed"] == 1, "else all seeds from scratch would be the same"
     results = sorted(where.rglob("result.json"))
     before = [path.stat().st_mtime_ns for path in results]
     assert cli.main(command) == 0
     assert [path.stat().st_mtime_ns for path in results] == before
     assert cli.main([*command, "--goal-budget", "5000"]) == 2
     assert "another budget" in capfd.readouterr().err
-    (run,) = catalogue.tasks("goals-u-maze", tmp_path, ["td3"], [0])
+    (run,) = catalogue.tasks("goals-u-maze", tmp_path, ["td3"], [1])
     (poor,) = goals.following("poor", catalogue.get("goals-u-maze"), [run], tmp_path, 500)[:1]
     with pytest.raises(UserError, match="--goal-budget 500 is too little"):
         poor.start()

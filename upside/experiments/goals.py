@@ -76,7 +76,9 @@ class Goals:
 
     def start(self) -> None:
         """Make the directory, unless there is one; it must hold this very request."""
+        # The seed too: runs that nothing is taken from are all alike.
         settings: dict[str, Any] = {"budget": self.budget, "tuning": self.tuning}
+        settings["seed"] = self.run.config.seed
         settings |= self.ask(self.run.config.environment())
         asked = request.ask(self.run.path, self.path, **settings)
         asked.check(self.path, overwrite=False)
