@@ -147,48 +147,41 @@ class Net(eqx.Module):
 
 def loss(net: Net, states: Float[Array, "b feat"], beta: float) -> Float[Array, ""]:
     """van den Oord et al. (2017), Eq. 3: reconstruction (straight through), code book, commitment."""
-    encoded = net.encoder(states)
+    gap = lambda a, b: jnp.mean(jnp.sum((a - b) ** 2, axis=-1))  # noqa: E731
+    fixed, encoded = jax.lax.stop_gradient, net.encoder(states)
     code = net.codes[net.nearest(encoded)]
-    through = encoded + jax.lax.stop_gradient(code - encoded)
-    reconstruction = jnp.mean(jnp.sum((net.decoder(through) - states) ** 2, axis=-1))
-    book = jnp.mean(jnp.sum((code - jax.lax.stop_gradient(encoded)) ** 2, axis=-1))
-    commitment = jnp.mean(jnp.sum((encoded - jax.lax.stop_gradient(code)) ** 2, axis=-1))
-    return reconstruction + book + beta * commitment
+    rebuilt = net.decoder(encoded + fixed(code - encoded))
+    return gap(rebuilt, states) + gap(code, fixed(encoded)) + beta * gap(encoded, fixed(code))
 
 
 def train(
     config: VQVAE, states: Float[np.ndarray, "m feat"], n: int, rng: np.random.Generator
 ) -> Net:
-    """Fit n codes. In the first half, a code that hardly any state uses is put where one is."""
+    """Fit n codes; in the first half, those that are idle are put elsewhere now and then."""
     feat, h = states.shape[1], config.hidden_vqvae
     encoder = MLP((feat, h, h, config.code_size), rng)
-    decoder = MLP((config.code_size, h, h, feat), rng)
-    first = np.asarray(encoder(jnp.asarray(states[:n])))
-    net = Net(encoder, decoder, jnp.asarray(first))
+    net = Net(encoder, MLP((config.code_size, h, h, feat), rng), encoder(jnp.asarray(states[:n])))
     opt: PyTree = adam_state(net)
 
-    @jax.jit
-    def chunk(net: Net, opt: PyTree, batches: Array) -> tuple[Net, PyTree]:
-        def one(carry: tuple, batch: Array) -> tuple[tuple, None]:
-            net, opt = carry
-            return adam(net, jax.grad(loss)(net, batch, config.beta), opt, config.lr_vqvae), None
+    def update(carry: tuple[Net, PyTree], batch: Array) -> tuple[tuple[Net, PyTree], None]:
+        net, opt = carry
+        return adam(net, jax.grad(loss)(net, batch, config.beta), opt, config.lr_vqvae), None
 
-        return jax.lax.scan(one, (net, opt), batches)[0]
-
-    @jax.jit
-    def usage(net: Net, some: Array) -> tuple[Array, Array]:
-        encoded = net.encoder(some)
-        return jnp.bincount(net.nearest(encoded), length=n) / len(some), encoded
-
+    chunk = jax.jit(lambda net, opt, batches: jax.lax.scan(update, (net, opt), batches)[0])
     calls = -(-config.steps_vqvae // CHUNK)
     for call in range(calls):
         rows = rng.integers(len(states), size=(CHUNK, config.batch_vqvae))
         net, opt = chunk(net, opt, jnp.asarray(states[rows]))
         if call < calls // 2:
-            used, encoded = map(np.asarray, usage(net, jnp.asarray(states[:2000])))
-            codes = np.array(net.codes)
-            for idle in np.flatnonzero(used < LEAST_USED / n):
-                gaps = np.linalg.norm(encoded[:, None] - codes, axis=-1).min(-1)
-                codes[idle] = encoded[np.argmax(gaps)]
-            net = eqx.tree_at(lambda v: v.codes, net, jnp.asarray(codes))
+            net = wake(net, states[:2000])
     return net
+
+
+def wake(net: Net, states: Float[np.ndarray, "b feat"]) -> Net:
+    """Put each code that hardly any state uses where the state is that lies farthest from all codes."""
+    encoded, codes = np.asarray(net.encoder(jnp.asarray(states))), np.array(net.codes)
+    gaps = lambda: np.linalg.norm(encoded[:, None] - codes, axis=-1)  # noqa: E731
+    used = np.bincount(gaps().argmin(axis=-1), minlength=len(codes)) / len(encoded)
+    for idle in np.flatnonzero(used < LEAST_USED / len(codes)):
+        codes[idle] = encoded[gaps().min(axis=-1).argmax()]
+    return eqx.tree_at(lambda v: v.codes, net, jnp.asarray(codes))
