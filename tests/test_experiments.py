@@ -262,6 +262,18 @@ def test_means_over_goals_and_runs_by_hand():
     assert "| 55, 50 | 1 | 1 regions |" in goals.markdown({**data, "table": {"row": entry}})
 
 
+def test_goals_of_an_earlier_call_stay_if_they_were_asked_the_same():
+    experiment = catalogue.get("goals-u-maze")
+    asked = {"env": "u-maze", "budget_per_goal": 300, "goals": [{"place": [1.0, 2.0]}]}
+    before = {**asked, "table": {"icm": "old", "td3": "old"}}
+    now = {**asked, "table": {"td3": "new", "upside": "new"}}
+    together = goals.added(experiment, before, now)["table"]
+    assert list(together.items()) == [("upside", "new"), ("td3", "new"), ("icm", "old")]
+    dearer = {**before, "budget_per_goal": 600}
+    assert goals.added(experiment, dearer, now)["table"] == now["table"]
+    assert goals.added(experiment, {}, now)["table"] == now["table"]
+
+
 def test_a_learning_curve_is_the_mean_of_steps_up():
     """One goal reached at 0.5 after 100 interactions, better at 200; the other never."""
     runs = [{"curves": [[[100.0, 0.5], [200.0, 0.75]], [[150.0, 0.0]]]}]
@@ -300,6 +312,8 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
     where = tmp_path / "goals-u-maze"
     data = json.loads((where / "goals.json").read_text())
     assert set(data["table"]) == {"td3"}
+    assert data["table"]["td3"]["tuning"]["rollouts"] == 2
+    assert data["table"]["td3"]["configurations"][0]["method"] == "random"
     for entry in data["table"].values():
         rewards = [goal["finetuned"]["reward"] for goal in entry["runs"][0]["goals"]]
         assert len(rewards) == 16

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from upside.downstream import request
+from upside.downstream.reach import TUNINGS
 from upside.downstream.request import Request
 from upside.downstream.tune import Tuning
 from upside.experiments.statistics import summary
+from upside.experiments.tables import about
 from upside.experiments.tasks import Task
+from upside.run import Run
 from upside.runs import RunDirectory
 from upside.types import UserError, World
 from upside.version import __version__
@@ -121,15 +124,16 @@ def following(
 
 
 def report(name: str, experiment: Experiment, done: list[Goals], where: Path) -> str:
-    """Numbers, heat maps and learning curves."""
+    """Numbers, heat maps and learning curves; rows that an earlier call has made stay."""
     from upside.figures import DPI
     from upside.figures import goal as figures
-    from upside.run import Run
 
-    data = results(name, experiment, done)
-    (where / "goals.json").write_text(json.dumps(data, indent=1) + "\n")
+    directory, file = RunDirectory(where), where / "goals.json"
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    data = added(experiment, before, results(name, done))
     text = markdown(data)
-    (where / "goals.md").write_text(text)
+    directory.keep("goals.json", json.dumps(data) + "\n")
+    directory.keep("goals.md", text)
     said = [text]
     goals, budget = len(data["goals"]), data["budget_per_goal"]
     title = f"{data['env']}: {goals} unknown goals, {budget:,} interactions each"
@@ -143,7 +147,15 @@ def report(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     return "\n".join(said)
 
 
-def results(name: str, experiment: Experiment, done: list[Goals]) -> dict[str, Any]:
+def added(experiment: Experiment, before: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """With the rows of an earlier call that were asked the same: in the order of the experiment."""
+    asked = ("env", "budget_per_goal", "goals")
+    same = all(before.get(part) == data[part] for part in asked)
+    rows = {**(before["table"] if same else {}), **data["table"]}
+    return {**data, "table": {row: rows[row] for row in experiment.rows if row in rows}}
+
+
+def results(name: str, done: list[Goals]) -> dict[str, Any]:
     """Every goal's numbers, and means over goals for each row; the unsupervised seed is the unit of replication."""
     places = sample(done[0].run.config.environment())
     table: dict[str, Any] = {}
@@ -152,6 +164,8 @@ def results(name: str, experiment: Experiment, done: list[Goals]) -> dict[str, A
         found = [json.loads((task.path / "result.json").read_text()) for task in runs]
         table[row] = {
             "seeds": [task.run.config.seed for task in runs],
+            "configurations": about(name, [task.run for task in runs])["configurations"],
+            "tuning": tuning(runs[0]),
             "unsupervised_interactions": [unsupervised(task) for task in runs],
             **{when: _mean(found, when) for when in WHEN},
             "steps": _steps(found),
@@ -166,6 +180,11 @@ def results(name: str, experiment: Experiment, done: list[Goals]) -> dict[str, A
         "regions_without_free_space": sorted(set(range(SIDE**2)) - {r for r, _ in places}),
         "table": table,
     }
+
+
+def tuning(task: Goals) -> dict[str, Any]:
+    """How its chains are fine-tuned, in full."""
+    return dataclasses.asdict(TUNINGS[task.tuning](Run.load(task.run.path)))
 
 
 def unsupervised(task: Goals) -> int:
