@@ -313,7 +313,7 @@ def test_sac_takes_td3s_place_in_a_run_that_can_be_loaded(tmp_path):
 
 @pytest.mark.parametrize(("method", "own", "others"), [
     ("diayn", "--num-skills", "--probes"), ("upside", "--probes", "--num-skills"),
-    ("edl", "--beta", "--k-discr"),
+    ("edl", "--beta", "--k-discr"), ("edl", "--batch-vqvae", "--code-size"), ("vic", "--prior", "--H "),
 ])  # fmt: skip
 def test_help_of_a_method_has_its_own_options_only(method, own, others, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from upside import cli, envs, methods
 from upside.experiments import catalogue, executor, finetune, goals, pictures, selection, tables
 from upside.experiments.statistics import iqm, summary
-from upside.experiments.tasks import perform_here, task
+from upside.experiments.tasks import perform, perform_here, task
 from upside.run import Run
 from upside.runs import RunDirectory
 from upside.types import UserError
@@ -93,6 +94,40 @@ def test_whoever_ends_a_reproduction_ends_its_runs_and_they_are_saved(tmp_path):
         """Nobody else writes to it."""
 
 
+def test_a_run_that_is_killed_is_reported_and_the_next_call_goes_on_with_it(tmp_path, monkeypatch):
+    killed = tiny(tmp_path, 5, 4000)
+    killed.start()
+
+    def watched(path, under_way):
+        """As `perform`, but somebody kills the process as soon as it has done something."""
+        with ThreadPoolExecutor(1) as pool:
+            outcome = pool.submit(perform, path, under_way)
+            while not killed.progress() and not outcome.done():
+                time.sleep(0.01)
+            for process in list(under_way):
+                process.kill()
+        return outcome.result()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "perform", watched)
+        ((one, said),) = executor.local([killed], 1)
+    assert one is killed
+    assert said == "ended with code -9"
+    assert not killed.done()
+    monkeypatch.setattr(executor, "perform", here)
+    assert dict(executor.local([killed], 1)) == {killed: ""}
+    assert killed.done()
+
+
+def test_a_difference_is_marked_where_it_exceeds_what_seeds_differ_by():
+    cell = {"mean": 30.0, "spread": 2.0, "paper": [27.5, 0.5]}
+    assert tables.compared(cell) == {"difference": 2.5, "beyond_spread": True}
+    assert not tables.compared({**cell, "spread": 3.0})["beyond_spread"]
+    assert not tables.compared({**cell, "paper": [27.5, 2.6]})["beyond_spread"]
+    assert tables.compared({**cell, "spread": None})["beyond_spread"], "one seed"
+    assert tables.compared({**cell, "paper": None}) == {}
+
+
 def test_a_task_is_not_done_twice_and_one_that_fails_does_not_lose_the_others(tmp_path):
     one, bad = tiny(tmp_path), tiny(tmp_path, 2)
     one.start()
@@ -121,6 +156,7 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
     assert cli.main(command) == 0
     out = capfd.readouterr().out
     assert "29.17 ± 0.57" in out, "the paper's figure stands beside ours"
+    assert "difference" in out
     data = json.loads((tmp_path / "coverage-mazes" / "table.json").read_text())
     cell = data["table"]["random"]["bottleneck-maze"]
     assert cell["seeds"] == [3]
@@ -344,6 +380,9 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
         (["coverage-mazes", "--workers", "0"], "--workers 0"),
         (["coverage-mazes", "--interactions", "0"], "0"),
         (["--rows", "diayn-10"], "which?"),
+        (["coverage-mazes", "--rows"], "--rows needs a value"),
+        (["coverage-mazes", "--seeds", "--workers", "2"], "--seeds needs a value"),
+        (["coverage-mazes", "--row", "random"], "no option --row here: did you mean --rows?"),
     ],
 )
 def test_mistakes_get_one_line_and_exit_code_2(words, said, tmp_path, capsys, monkeypatch):

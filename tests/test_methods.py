@@ -65,7 +65,7 @@ def test_a_method_is_a_sound_value_that_survives_json(name):
 def test_settings_that_are_no_options_change_nothing():
     method = quick("diayn")
     of_trees = {"consolidated_weight", "keep_discriminator", "rehearsal"}
-    of_diffusing_parts = {"jitter", "feature_scale", "self_imitation", "imitation"}
+    of_diffusing_parts = {"H", "jitter", "feature_scale", "self_imitation", "imitation"}
     assert method.idle() == of_trees | of_diffusing_parts
     others = method.replace({"jitter": 5.0, "feature_scale": 2.0, "consolidated_weight": 9.0})
     both = [Discovery(envs.make("u-maze"), m, 0, 2000) for m in (method, others)]
@@ -260,8 +260,9 @@ def test_a_density_is_the_share_of_recent_states_relative_to_uniform():
 
 @pytest.fixture(scope="module")
 def codes():
-    """Ten codes of states spread over a square."""
-    states = np.random.default_rng(0).uniform(-1, 1, (4000, 2)).astype(np.float32)
+    """Ten codes of the oracle's states in an open maze, brought to [-1, 1]."""
+    oracle = envs.make("wall-free-maze").oracle(np.random.default_rng(0), 4000)
+    states = (oracle / 25 - 1).astype(np.float32)
     return states, vqvae.train(VQVAE(steps_vqvae=3000), states, 10, np.random.default_rng(1))
 
 

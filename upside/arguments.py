@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -34,14 +35,20 @@ def parse(kind: Callable[..., Any], command: str, arguments: list[str], **option
             r"^(Parsing error|Value error|Required options|Unrecognized options) ", "", words
         )
         line = re.split(r" For full helptext| Argument helptext", words)[0]
-        raise UserError(f"{_plain_words(line)} (see 'upside {command} --help')") from None
+        raise UserError(
+            f"{_plain_words(line, arguments)} (see 'upside {command} --help')"
+        ) from None
 
 
-def _plain_words(line: str) -> str:
+def _plain_words(line: str, arguments: list[str]) -> str:
     """What the parser says, without Python's own words and without the values of options that there are not."""
     if line.startswith("Unrecognized"):
-        options = re.findall(r"--?[A-Za-z][\w-]*", line)
-        return f"there is no option {', '.join(options)} here" if options else line
+        options = list(dict.fromkeys(re.findall(r"--?[A-Za-z][\w-]*", line)))
+        typed = {word.partition("=")[0].replace("_", "-") for word in arguments}
+        wrong = [option for option in options if option in typed]
+        meant = [option for option in options if option not in typed]
+        ask = f": did you mean {' or '.join(meant)}?" if meant else ""
+        return f"there is no option {', '.join(wrong)} here{ask}" if wrong else line
     line = re.sub(
         r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number", line
     )
@@ -64,6 +71,13 @@ def take(arguments: list[str], name: str) -> tuple[str | None, list[str]]:
         if word.startswith(f"{name}="):
             return word.partition("=")[2], arguments[:i] + arguments[i + 1 :]
     return None, arguments
+
+
+def valued(arguments: list[str], *names: str) -> None:
+    """Refuse an option that lists what is wanted, but lists nothing: it would mean all."""
+    for word, following in itertools.pairwise([*arguments, "--"]):
+        if word in names and following.startswith("--"):
+            raise UserError(f"{word} needs a value")
 
 
 def numbers(name: str, text: str | None, kind: type[Number]) -> tuple[Number, ...] | None:

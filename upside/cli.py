@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
 
-from upside.arguments import numbers, parse, take
+from upside.arguments import numbers, parse, take, valued
 from upside.types import UserError, unknown
 from upside.version import __version__
 
@@ -434,6 +434,7 @@ def reproduce(arguments: list[str]) -> int:
         return 0
     name = arguments[0]
     catalogue.get(name)
+    valued(arguments, "--rows", "--seeds", "--envs")
     options = parse(reproductions.Reproduce, f"reproduce {name}", arguments[1:])
     return reproductions.reproduce(name, options)
 

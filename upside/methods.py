@@ -9,18 +9,28 @@ from __future__ import annotations
 import dataclasses
 
 from upside.engine.method import Method
-from upside.learners.population import Shared
+from upside.learners.population import Distinct, Shared
 from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
 from upside.models.discriminator import Discriminator
 from upside.models.vqvae import VQVAE
 from upside.rewards import DiffusingReward, StateReward
+from upside.skills.gate import Gate
 from upside.skills.growth import Fixed, Growth
 from upside.skills.plan import Plan
 from upside.skills.practice import Practice
-from upside.types import Size, World, unknown
+from upside.types import Size, UserError, World, unknown
 
-UPSIDE = Method()
+UPSIDE = Method(
+    plan=Plan(),
+    practice=Practice(),
+    learner=TD3(),
+    population=Distinct(),
+    judge=Discriminator(),
+    reward=DiffusingReward(),
+    growth=Growth(),
+    gate=Gate(),
+)
 """Our default: Alg. 2 with the free-space gate, claims, cheap rounds, freezing and giving up."""
 
 CONSTRAINED = Growth(
@@ -181,6 +191,8 @@ def get(name: str, learner: str | None = None, env: World | None = None) -> Meth
     if learner is not None:
         if learner not in LEARNERS:
             raise unknown("learner", learner, LEARNERS)
+        if method.growth.max_depth == 0:
+            raise UserError(f"--learner {learner}: {name} learns nothing; leave it out")
         if not isinstance(method.learner, LEARNERS[learner]):
             method = dataclasses.replace(method, learner=LEARNERS[learner]())
     return sized(method, getattr(env, "size", None))

@@ -61,11 +61,13 @@ class Method:
         return {k: v for part in self.slots().values() for k, v in dataclasses.asdict(part).items()}
 
     def idle(self) -> set[str]:
-        """Settings that would change nothing but random numbers, because of what fills the other slots."""
+        """Settings that no other value would suit, or would change nothing but random numbers: the other slots decide."""
         if self.growth.max_depth == 0:  # nothing is learned
             return set(self.settings()) - {"H", "H_max", "buffer_episodes"}
         alone = isinstance(self.growth, Fixed)  # one call of POLICYLEARNING, next to nobody
         names = {
+            "H": isinstance(self.reward, StateReward),  # is paid for the directed part alone
+            "code_size": True,  # the judge's
             "jitter": not self.plan.H,  # in radii of a diffusing part
             "feature_scale": not self.plan.H,
             "consolidated_weight": alone and not self.plan.H,

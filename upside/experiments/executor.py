@@ -40,10 +40,8 @@ def ray(tasks: Sequence[Work], address: str) -> Iterator[tuple[Work, str]]:
     The run directories must be on storage that all machines share. A task whose machine is lost is
     given to another one, where it continues from its run directory.
     """
-    try:
-        import ray as cluster
-    except ImportError:
-        raise UserError("--ray needs Ray: pip install 'upside[ray]'") from None
+    import ray as cluster
+
     options: dict[str, Any] = {} if address == "auto" else {"address": address}
     try:
         cluster.init(log_to_driver=False, logging_level=logging.WARNING, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import os
 import threading
@@ -52,6 +53,8 @@ class Reproduce:
             raise UserError(f"--interactions {self.interactions} is less than 1: try 1000000")
         if self.goal_budget < 1:
             raise UserError(f"--goal-budget {self.goal_budget} is less than 1: try 300000")
+        if self.ray and not importlib.util.find_spec("ray"):
+            raise UserError("--ray needs Ray: pip install 'upside[ray]'")
 
 
 def reproduce(name: str, options: Reproduce) -> int:
@@ -87,9 +90,9 @@ def _of_this_version(where: Path) -> None:
     """Refuse to write over, or add to, what another version has written."""
     for file in where.glob("*.json"):
         try:
-            found = json.loads(file.read_text()).get("version")
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file} cannot be read: {error}; remove it") from None
+            found = json.loads(file.read_text())["version"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{file} is no result of ours ({error!r}): remove it") from None
         if found != __version__:
             raise UserError(
                 f"{file} was written by version {found}, this is {__version__}: give another --output"

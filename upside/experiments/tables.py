@@ -79,6 +79,7 @@ def results(
             if same:
                 cell = _summarised(sorted(same, key=lambda r: r["seed"]))
                 cell["paper"] = columns.get(row.paper, [None, None])[column]
+                cell |= compared(cell)
                 table.setdefault(row_name, {})[env] = cell
     return {**head, "environments": environments, "table": table, "runs": runs}
 
@@ -138,6 +139,15 @@ def _summarised(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def compared(cell: dict[str, Any]) -> dict[str, Any]:
+    """How far ours is from the paper's figure, and whether that is more than either varies between seeds."""
+    if not cell["paper"]:
+        return {}
+    mean, spread = cell["paper"]
+    gap = cell["mean"] - mean
+    return {"difference": gap, "beyond_spread": abs(gap) > max(spread, cell["spread"] or 0.0)}
+
+
 def _per_million(run: dict[str, Any], cost: str) -> float | None:
     """What a million interactions of a run cost, where that is known."""
     spent = run.get(cost)
@@ -163,11 +173,11 @@ def about(name: str, done: list[Task]) -> dict[str, Any]:
 
 
 def markdown(data: dict[str, Any]) -> str:
-    """The table as text: mean ± spread, IQM with its interval, policies, and the paper's figure if there is one."""
+    """The table as text: mean ± spread, IQM with its interval, policies; the paper's figure and how ours differs."""
     envs = list(dict.fromkeys(env for cells in data["table"].values() for env in cells))
     published = any(cell["paper"] for cells in data["table"].values() for cell in cells.values())
     columns = ["ours", "runs × interactions", "IQM [95 %]", "policies"]
-    columns += ["paper"] if published else []
+    columns += ["paper", "difference"] if published else []
     heads = [f"{env}: {columns[0]} | " + " | ".join(columns[1:]) for env in envs]
     lines = [f"| row | {' | '.join(heads)} |", "|---" * (1 + len(columns) * len(envs)) + "|"]
     for name, cells in data["table"].items():
@@ -180,7 +190,9 @@ def markdown(data: dict[str, Any]) -> str:
     most = max(max(cell["interactions"]) for cell in every)
     seeds = sorted({seed for cell in every for seed in cell["seeds"]})
     few = " The IQM of fewer than four is their mean." if len(seeds) < 4 else ""
-    lines.append(f"\nSeeds {', '.join(map(str, seeds))}; at most {most:,} interactions a run.{few}")
+    bold = " Differences in bold are larger than the spread." if published else ""
+    ran = f"\nSeeds {', '.join(map(str, seeds))}; at most {most:,} interactions a run."
+    lines.append(f"{ran}{few}{bold}")
     return "\n".join(lines) + "\n"
 
 
@@ -191,4 +203,8 @@ def _cell(cell: dict[str, Any]) -> list[str]:
     policies = f"{sum(cell['policies']) / len(cell['policies']):.1f}"
     paper = f"{cell['paper'][0]:.2f} ± {cell['paper'][1]:.2f}" if cell["paper"] else ""
     used = f"{len(cell['values'])} × {np.mean(cell['interactions']) / 1e6:.2g}M"
-    return [f"{cell['mean']:.2f}{spread}", used, f"{cell['iqm']:.1f}{interval}", policies, paper]
+    differs = f"{cell['difference']:+.1f}" if cell["paper"] else ""
+    if cell.get("beyond_spread"):
+        differs = f"**{differs}**"
+    ours = f"{cell['mean']:.2f}{spread}"
+    return [ours, used, f"{cell['iqm']:.1f}{interval}", policies, paper, differs]
