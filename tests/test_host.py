@@ -359,7 +359,8 @@ def test_a_run_goes_on_after_its_environment_has_failed(tmp_path):
 def test_chains_longer_than_an_episode_are_cut(finished):
     paths, lengths = np.array([[1, 2, 1]]), np.array([3])
     roll, bank = finished.rollouts, finished.arrays.bank
-    obs, features, action = roll.explore(10, 15, 2, bank, paths, lengths, host_key(0, 0))
+    still = np.zeros((1, 2, 15, 2), np.float32)
+    obs, features, action = roll.explore(10, 15, 2, bank, paths, lengths, still, host_key(0, 0))
     assert (obs.shape, features.shape, action.shape) == (
         (1, 2, 16, 2),
         (1, 2, 16, 2),

@@ -321,10 +321,11 @@ def _sac(run: Run) -> Tuning:
 
 TUNINGS: dict[str, Callable[[Run], Tuning]] = {
     "default": lambda run: default(run),
-    "sac": _sac,
-    "icm": lambda run: dataclasses.replace(default(run), bonus=ICM()),
+    "td3": lambda run: dataclasses.replace(default(run), eager=True),
+    "sac": lambda run: dataclasses.replace(_sac(run), eager=True),
+    "icm": lambda run: dataclasses.replace(default(run), eager=True, bonus=ICM()),
 }
-"""Ways of learning, by name."""
+"""Ways of learning, by name: what the skills were learned with, and three from scratch."""
 
 
 def _skills(run: Run, policy: int) -> Actor:

@@ -2,7 +2,8 @@
 
 Every policy is rolled out N_explo times: its chain of directed skills, then its diffusing part, which
 goes on until H_max. The paper leaves open for how long it diffuses here; a place that is unknown
-is found more often the longer.
+is found more often the longer. Policies without a diffusing part (DIAYN's) would do the same ten times over: their actions
+have the noise with which they were learned.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ def explore(
     """`episodes` of every policy (or of some), root first; the same for every task."""
     paths, lengths = run.paths(range(len(run)) if policies is None else policies)
     roll, key = rollouts.of(run.env, cores or len(usable_cores())), jax.random.key(seed)
-    return roll.explore(run.method.plan.T, horizon, episodes, run.actors, paths, lengths, key)
+    plan, shape = run.method.plan, (len(paths), episodes, horizon, run.env.action_size)
+    noise = np.zeros(shape, np.float32)
+    if not plan.H:
+        drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
+        noise = np.float32(run.method.learner.sigma) * drawn
+    return roll.explore(plan.T, horizon, episodes, run.actors, paths, lengths, noise, key)
 
 
 def choose(

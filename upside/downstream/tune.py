@@ -39,7 +39,7 @@ from upside.run import Run
 from upside.types import UserError, at_least
 
 BEST = 0.5  # of a batch is the best episode, where actors imitate
-RECIPE = 2  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
+RECIPE = 3  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Tuning:
     """N_explo, episodes of every policy to choose one (paper: 10)."""
     rollouts: int = 2
     """Noisy episodes a round, beside one without noise that says how good the chain is."""
+    eager: bool = False
+    """Learn before the task has paid at all: right where nothing was learned before, that could be lost."""
     updates: int = 40
     """Updates of every stage a round."""
     warmup: int = 400
@@ -198,7 +200,7 @@ def practise(
     gained = discounted(jax.tree.map(lambda leaf: leaf[0], new), tuning.learner.gamma)
     better = gained >= one.best_return
     store = one.store.add(new, tuning.learner.gamma)
-    seen = (store.episodes.reward != 0).any() | tuning.bonus.eager
+    seen = (store.episodes.reward != 0).any() | tuning.eager
     learned, bonus = jax.lax.cond(
         seen,
         lambda: learn(tuning, T, one, store.episodes, store.size, key),

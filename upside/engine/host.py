@@ -133,7 +133,8 @@ class Host:
         longest, parts = T * int(max(lengths)), []
         for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
             own, end = jax.random.fold_in(key, row), T * int(length)
-            played = self._chain_then_random(T, episodes, H, bank, path[:length], own)
+            chain = [_row(bank, int(z)) for z in path[:length]]
+            played = self._chain_then_random(T, episodes, H, chain, None, own)
             for seen in (played.obs, played.features):
                 fill = np.repeat(seen[:, end : end + 1], longest - end, axis=1)
                 parts.append(np.concatenate([seen[:, : end + 1], fill], axis=1))
@@ -148,12 +149,14 @@ class Host:
         bank: Actor,
         paths: np.ndarray,
         lengths: np.ndarray,
+        noise: Any,
         key: PRNGKeyArray,
     ) -> Any:
-        parts = []
+        parts, noise = [], np.asarray(noise)
         for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
             own, left = jax.random.fold_in(key, row), horizon - T * int(length)
-            played = self._chain_then_random(T, episodes, left, bank, path[:length], own, horizon)
+            chain = [_row(bank, int(z)) for z in path[:length]]
+            played = self._chain_then_random(T, episodes, left, chain, noise[row], own, horizon)
             seen = (played.obs[:, : horizon + 1], played.features[:, : horizon + 1])
             parts.append((*seen, played.action[:, :horizon]))
         return tuple(map(np.stack, zip(*parts, strict=True)))
@@ -163,16 +166,22 @@ class Host:
         T: int,
         episodes: int,
         steps: int,
-        bank: Actor,
-        path: np.ndarray,
+        chain: list[Actor],
+        noise: np.ndarray | None,
         key: PRNGKeyArray,
         most: int | None = None,
     ) -> Played:
         key, random_key = jax.random.split(key)
         random = np.asarray(_uniform((episodes, max(steps, 0), self.env.action_size), random_key))
-        stages = [(T, _follow(_row(bank, int(z)))) for z in path]
-        diffuse = lambda group: (max(steps, 0), lambda t, _: random[group, t])  # noqa: E731
-        return self._play(episodes, lambda group: [*stages, diffuse(group)], key, most)
+
+        def segments(group: Any) -> list[Any]:
+            follow = lambda k: _follow(chain[k])  # noqa: E731
+            if noise is not None:
+                follow = lambda k: _shaken(chain[k], noise[group, k * T :])  # noqa: E731
+            stages = [(T, follow(k)) for k in range(len(chain))]
+            return [*stages, (max(steps, 0), lambda t, _: random[group, t])]
+
+        return self._play(episodes, segments, key, most)
 
     def chase(
         self,

@@ -78,9 +78,10 @@ class Rollouts(Protocol):
         bank: Actor,
         paths: np.ndarray,
         lengths: np.ndarray,
+        noise: Float[Array | np.ndarray, "n episodes horizon act"],
         key: PRNGKeyArray,
     ) -> Seen:
-        """Chains of skills without noise, then random steps until the horizon."""
+        """Chains of skills with this noise on their actions, then random steps until the horizon."""
         ...
 
     def chase(
@@ -174,6 +175,7 @@ class Device:
         bank: Actor,
         paths: Int[Array, "n depth"],
         lengths: Int[Array, " n"],
+        noise: Float[Array, "n episodes horizon act"],
         key: PRNGKeyArray,
     ) -> Seen:
         env, shape = self.env, (paths.shape[0], episodes)
@@ -182,17 +184,18 @@ class Device:
             uniform_key, (*shape, horizon, env.action_size), minval=-1, maxval=1
         )
 
-        def one(path: Array, length: Array, uniform: Array, key: PRNGKeyArray) -> Seen:
+        def one(path: Array, length: Array, *draws: Array) -> Seen:
             def act(obs: Array, draw: tuple) -> Array:
-                t, random = draw
+                t, random, noise = draw
                 skill = path[jnp.minimum(t // T, path.size - 1)]
                 actor = jax.tree.map(lambda leaf: leaf[skill], bank)
-                return jnp.where(t < length * T, actor(obs), random)
+                return jnp.where(t < length * T, actor.explore(obs, noise), random)
 
-            return self._whole(act, (jnp.arange(horizon), uniform), key)
+            return self._whole(act, (jnp.arange(horizon), *draws[:-1]), draws[-1])
 
         keys = jax.random.split(env_key, shape)
-        return jax.vmap(jax.vmap(one, (None, None, 0, 0)))(paths, lengths, uniform, keys)
+        episodes_of = jax.vmap(one, (None, None, 0, 0, 0))
+        return jax.vmap(episodes_of)(paths, lengths, uniform, noise, keys)
 
     def _chase(
         self,

@@ -196,15 +196,14 @@ def _control(*names: str) -> dict[str, Row]:
     return {name: CONTROL[name] for name in names}
 
 
-def _from_scratch(paper: str | None = None, tuning: str = "default") -> Row:
+def _from_scratch(paper: str | None = None, tuning: str = "td3") -> Row:
     """A run without policies, and as short as can be: what is fine-tuned knows nothing."""
     return Row("random", 3000, run=SCRATCH, paper=paper, tuning=tuning)
 
 
 def _goals(env: str, figure: str) -> Experiment:
     rows = _some("upside", "diayn-20", "smm-20", "edl-20")
-    scratch = {"td3": "default", "sac": "sac", "icm": "icm"}
-    rows |= {name: _from_scratch(tuning=tuning) for name, tuning in scratch.items()}
+    rows |= {name: _from_scratch(tuning=name) for name in ("td3", "sac", "icm")}
     return Experiment(
         f"{figure}: 48 unknown goals, fine-tuned from discovered policies or learned from scratch",
         rows,

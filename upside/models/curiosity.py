@@ -31,9 +31,6 @@ class Transitions(eqx.Module):
 class NoBonus:
     """Nothing but the task's own reward."""
 
-    eager = False
-    """Whether there is something to learn before the task has paid at all."""
-
     def init(self, obs: int, act: int, rng: np.random.Generator) -> None:
         """Nothing to remember."""
 
@@ -61,8 +58,6 @@ class ICM:
     """β, the forward model's share of the loss (ICM's paper: 0.2)."""
     weight: float = 1.0
     """The bonus is this times (1 - γ) where the surprise is as large as usual: its return is of the order of a goal's."""
-
-    eager = True
 
     def init(self, obs: int, act: int, rng: np.random.Generator) -> State:
         h, c = self.hidden_icm, self.code
