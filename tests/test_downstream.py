@@ -92,12 +92,15 @@ def test_half_of_what_is_drawn_is_the_best_episode_where_it_got_that_far():
         ([60.0, 1.0], 1.0, "outside"),
         ([1.0], 1.0, "needs 2"),
         ([1.0, 1.0], 0.0, "--radius 0"),
+        ([1.0, 1.0], float("inf"), "--radius inf"),
+        ([1.0, 1.0], float("nan"), "--radius nan"),
+        (["far", "away"], 1.0, "no place"),
         ([25.0, 15.0], 1.0, "in a wall"),
     ],
 )
 def test_goals_that_cannot_be_asked_for_are_refused(place, radius, said):
     with pytest.raises(UserError, match=said):
-        tasks.goal(envs.make("bottleneck-maze"), np.array(place), radius)
+        tasks.goal(envs.make("bottleneck-maze"), place, radius)
 
 
 def test_the_policy_that_collects_most_is_chosen_and_every_step_is_counted(run):
@@ -193,7 +196,7 @@ def test_fine_tuning_reaches_what_was_found_and_loses_nothing(run):
         assert result.finetuned.steps == len(result.path_after) - 1 or not result.tuned
         assert result.after.reward == max(result.finetuned.reward, result.before.reward)
         assert result.selection + result.tuning <= 40_000
-        stages = jax.tree.leaves(result.actors)[0].shape[0]
+        stages = len(result.skills)
         skills = run.tree[result.policy].depth
         assert stages >= skills + 1 if result.tuned else stages == skills
     assert any(result.tuned for result in results)
@@ -280,6 +283,32 @@ def test_ones_own_reward_is_learned_in_python(run):
     assert result.finetuned.reward > result.before.reward > 0
 
 
+def test_a_cost_of_ones_own_is_learned_too_and_left_when_it_gets_no_better(run):
+    """The further left the dearer: every return is below zero, and none of them is 'never paid'."""
+    needed = len(run) * 4 * 60
+    result = run.reach(lambda f: f[:, 0] / 50 - 1, budget=needed + 40_000, tuning=quick(run))
+    assert result.found
+    assert result.before.reward < result.finetuned.reward < 0
+    assert result.tuning < 40_000
+
+
+@pytest.mark.parametrize(
+    ("reward", "said"),
+    [
+        (lambda f: np.linalg.norm(f, axis=1), "jax.numpy"),
+        (lambda f: f[:, 0] if f[0, 0] > 0 else f[:, 1], "jnp.where"),
+        (lambda f: f, r"\(3, 2\)"),
+        (lambda f: 1.0, r"\(\)"),
+        (lambda f: None, "one number"),
+        (lambda f: jnp.log(f[:, 0] - 100), "finite"),
+        ("left", "no place"),
+    ],
+)
+def test_rewards_that_cannot_be_learned_are_refused(run, reward, said):
+    with pytest.raises(UserError, match=said):
+        run.reach(reward, tuning=quick(run))
+
+
 def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(reach, "default", quick)
     run.save(tmp_path / "run")
@@ -290,11 +319,14 @@ def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys,
     where = tmp_path / "run" / "reach" / f"{x:.2f}_{y:.2f}"
     said = json.loads((where / "result.json").read_text())
     assert f"policy {said['goals'][0]['policy']}" in out
+    assert f"of {len(run)} policies it collected most" in out
     assert "to fine-tune" in out
     assert (where / "way.png").stat().st_size > 10_000
+    (where / "way.png").unlink()
     assert cli.main(command) == 0
     assert json.loads((where / "result.json").read_text()) == said, "done already"
-    assert "done before" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith(out.rstrip()), "said again"
+    assert (where / "way.png").exists(), "drawn again"
     assert cli.main(["resume", str(where)]) == 0
     assert "done before" in capsys.readouterr().out
     assert cli.main([*command, "--seed", "1"]) == 2
@@ -309,6 +341,25 @@ def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys,
     assert Run.load(tmp_path / "run").tree.to_json() == run.tree.to_json()
     assert cli.main([*command[:4], "--zero-shot"]) == 0
     assert "discriminator" in capsys.readouterr().out
+
+
+def test_the_skills_that_were_kept_can_be_loaded_and_do_it_again(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(reach, "default", quick)
+    run.save(tmp_path / "run")
+    x, y = ends(run)[0]
+    command = ["reach", str(tmp_path / "run"), "--goal", f"{x:.2f},{y:.2f}", "--budget", "30000"]
+    assert cli.main([*command, "--output", str(tmp_path / "goal")]) == 0
+    said = json.loads((tmp_path / "goal" / "result.json").read_text())["goals"][0]
+    assert said["tuned"]
+    skills, env = upside.load_skills(tmp_path / "goal"), run.env
+    (state, obs), steps = env.reset(jax.random.key(0)), 0
+    goal = np.round([x, y], 2)
+    while np.linalg.norm(env.features(obs) - goal) > 1.0:
+        step = env.step(state, skills(obs, steps), jax.random.key(0))
+        state, obs, steps = step.state, step.obs, steps + 1
+    assert steps == said["finetuned"]["steps"]
+    with pytest.raises(UserError, match="no goal"):
+        upside.load_skills(tmp_path / "run")
 
 
 def test_an_interrupted_request_is_continued_by_resume(run, tmp_path, monkeypatch):
@@ -362,6 +413,16 @@ def test_a_request_that_was_begun_when_fine_tuning_was_another_is_refused(run, t
     assert "another version" in capsys.readouterr().err
     with pytest.raises(UserError, match="another recipe"):
         asked.check(tmp_path / "goal", overwrite=False)
+
+
+def test_a_run_without_policies_is_refused(run, tmp_path, capsys):
+    alone = upside.discover("random", env="wall-free-maze", max_interactions=1000)
+    alone.save(tmp_path / "run")
+    for words in ([], ["--zero-shot"]):
+        assert cli.main(["reach", str(tmp_path / "run"), "--goal", "4,4", *words]) == 2
+        assert "no policies" in capsys.readouterr().err
+    with pytest.raises(UserError, match="no policies"):
+        zero_shot(alone, tasks.goal(alone.env, (4.0, 4.0), 1.0))
 
 
 @pytest.mark.parametrize(

@@ -290,12 +290,12 @@ def test_means_over_goals_and_runs_by_hand():
     assert entry["before"]["success"] == pytest.approx((0.25 + 0.25) / 2)
     assert entry["steps"] == {"goals": 2, "before": 55.0, "after": 50.0, "lost": 1}
     assert goals._never(data, entry) == [7]
-    cells = goals._maps({**data, "table": {"row": entry}})
+    cells = goals._maps({**data, "table": {"row": entry}}, "finetuned")
     assert cells["row, before"][0, 3] == pytest.approx(0.3)
     assert cells["row"][0, 3] == pytest.approx(0.4)
     assert cells["row"][1, 3] == 0
     assert np.isnan(cells["row"]).sum() == 14, "no goals there"
-    assert "| 55, 50 | 1 | 1 regions |" in goals.markdown({**data, "table": {"row": entry}})
+    assert "| 55, 50 | 1 | 7 |" in goals.markdown({**data, "table": {"row": entry}})
 
 
 def test_goals_of_an_earlier_call_stay_if_they_were_asked_the_same():

@@ -18,9 +18,18 @@ from upside.types import UserError
 from upside.version import __version__
 
 if TYPE_CHECKING:
+    from upside.downstream.reach import Skills
     from upside.run import Run
 
-__all__ = ["UserError", "__version__", "discover", "environment", "load", "resume"]
+__all__ = [
+    "UserError",
+    "__version__",
+    "discover",
+    "environment",
+    "load",
+    "load_skills",
+    "resume",
+]
 
 
 def discover(
@@ -71,6 +80,16 @@ def load(run_dir: str | Path, env: Any = None) -> Run:
     from upside.run import Run
 
     return Run.load(run_dir, env)
+
+
+def load_skills(reach_dir: str | Path) -> Skills:
+    """The chain that `upside reach` kept: a function of observation and step of the episode.
+
+    Where the policy as it was is no worse, these are its directed skills, without the diffusing part.
+    """
+    from upside.downstream.request import load
+
+    return load(Path(reach_dir))
 
 
 def resume(run_dir: str | Path, env: Any = None, cores: int = 0) -> Run:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tyro
 
-from upside.downstream import request
-from upside.downstream.reach import EVALUATION, Finetuning, Measured, Reached
+from upside.downstream import request, tasks
+from upside.downstream.reach import EVALUATION, Finetuning, Measured
 from upside.downstream.request import Job, Request
 from upside.run import Run
 from upside.runs import RunDirectory
@@ -44,12 +44,16 @@ def reach(options: Reach) -> None:
     """What the command does."""
     name = options.goal.replace(",", "_") + ("-zero-shot" if options.zero_shot else "")
     where = options.output or options.run_dir / "reach" / name
+    run = Run.load(options.run_dir)
+    tasks.goal(run.env, place(options.goal), options.radius)
+    if len(run) < 2:
+        raise UserError(f"{options.run_dir} has no policies: give a run that has found some")
     kept = ("radius", "budget", "zero_shot", "seed")
     settings = {name: getattr(options, name) for name in kept}
     asked = request.ask(options.run_dir, where, [place(options.goal)], **settings)
     asked.check(where, options.overwrite)
     if (done := request.result(where)) and not options.overwrite:
-        print(words(asked, Run.load(options.run_dir), done["goals"][0]))
+        tell(asked, run, done["goals"][0], where)
         print(f"done before: {where} (--overwrite does it again)")
         return
     job = asked.prepare(where)
@@ -81,11 +85,17 @@ def carry_out(job: Job) -> None:
     if len(found) > 1 or job.asked.kind != "goal":
         print(f"{len(found)} tasks: {job.where / 'result.json'}")
         return
-    print(words(job.asked, run, found[0].numbers()))
-    if len(run.env.space.low) == 2:
-        with RunDirectory(job.where).writing():
-            picture(job.asked, run, found[0], job.where / "way.png")
-        print(f"picture: {job.where / 'way.png'}")
+    tell(job.asked, run, found[0].numbers(), job.where)
+
+
+def tell(asked: Request, run: Run, said: dict[str, Any], where: Path) -> None:
+    """In words, and as a picture where there is a plane to draw it on."""
+    print(words(asked, run, said))
+    ways = request.ways(where)
+    if len(run.env.space.low) == 2 and ways is not None:
+        with RunDirectory(where).writing():
+            picture(asked, run, said, ways, where / "way.png")
+        print(f"picture: {where / 'way.png'}")
 
 
 def place(text: str) -> list[float]:
@@ -107,7 +117,11 @@ def words(asked: Request, run: Run, said: dict[str, Any]) -> str:
     if asked.zero_shot:
         why = "the discriminator gives the goal to it"
     elif said["found"]:
-        why = "it collected most in selection"
+        score = said["selected"]
+        why = (
+            f"of {score['policies']} policies it collected most, mean reward γ^steps {score['reward']:.3f}, "
+            f"there in {score['paid']} of {score['episodes']} episodes"
+        )
     else:
         why = "no policy has reached the goal: chosen blindly"
     lines.append(f"policy {policy} (depth {depth}): {why}")
@@ -117,10 +131,8 @@ def words(asked: Request, run: Run, said: dict[str, Any]) -> str:
         lines.append(f"fine-tuned, without noise: {_said(said['finetuned'], 1)}")
         noisy = _said(said["stochastic"], EVALUATION)
         lines.append(f"fine-tuned, with exploration noise: {noisy}")
-        better = (
-            "the fine-tuned chain" if said["tuned"] else "the policy as it was, which is better"
-        )
-        lines.append(f"kept: {better}")
+        as_it_was = "the policy as it was: fine-tuning made it no better"
+        lines.append(f"kept: {'the fine-tuned chain' if said['tuned'] else as_it_was}")
     spent = f"interactions: {said['selection']:,} to select, {said['tuning']:,} to fine-tune"
     lines.append("interactions: none but these episodes" if asked.zero_shot else spent)
     return "\n".join(lines)
@@ -137,25 +149,26 @@ def _said(found: dict[str, Any], episodes: int) -> str:
     return f"{there}{steps}, mean reward γ^steps {one.reward:.3f}"
 
 
-def picture(asked: Request, run: Run, result: Reached, path: Path) -> None:
+def picture(
+    asked: Request, run: Run, said: dict[str, Any], ways: dict[str, np.ndarray], path: Path
+) -> None:
     from upside.figures import DPI
     from upside.figures.goal import way
 
-    steps = [len(p) - 1 for p in (result.path_before, result.path_after)]
-    there = f"best episode: {steps[0]} steps"
-    missed = f"not there in {steps[0]} steps"
-    ways = {f"before, {there if result.before.success else missed}": result.path_before}
-    if result.tuned:
-        ways[f"after: {steps[1]} steps"] = result.path_after
-    title = (
-        f"{run.config.method} on {run.env.name}: policy {result.policy} to the goal {_named(asked)}"
-    )
+    before, after = (len(ways[when]) - 1 for when in ("before", "after"))
+    when = "as it is" if asked.zero_shot else "before"
+    there = "best episode:" if said["before"]["success"] else "not there in"
+    labelled = {f"{when}, {there} {before} steps": ways["before"]}
+    if said["tuned"]:
+        labelled[f"after: {after} steps"] = ways["after"]
+    policy = said["policy"]
+    title = f"{run.config.method} on {run.env.name}: policy {policy} to the goal {_named(asked)}"
     figure = way(
         run,
         np.asarray(asked.goals[0]),
         asked.radius,
-        ways,
+        labelled,
         title,
-        run.tree[result.policy].depth,
+        run.tree[policy].depth,
     )
     figure.savefig(path, dpi=DPI)

@@ -80,7 +80,7 @@ class Run:
             method=method,
             tree=Tree.from_json(saved["nodes"]),
             actors=method.learner.acts(
-                _mlp(arrays, "bank.mlp"),
+                saved_mlp(arrays, "bank.mlp"),
                 jnp.asarray(arrays["bank.center"]),
                 jnp.asarray(arrays["bank.scale"]),
             ),
@@ -166,13 +166,13 @@ class Run:
         """Fine-tune the most promising policy for a goal (`downstream.reach.Reached`).
 
         `goal` is a place, or a reward function of your own: from the features of an episode's states,
-        one row a step, to a reward for each.
+        one row a step, to a reward for each, written with `jax.numpy`.
         """
         from upside.downstream import tasks
         from upside.downstream.reach import Finetuning
 
         own = callable(goal)
-        task = tasks.Reward(goal) if own else tasks.goal(self.env, np.asarray(goal), radius)
+        task = tasks.reward(self.env, goal) if own else tasks.goal(self.env, goal, radius)
         tuned = Finetuning(self, [task], budget, tuning, seed=seed)
         while not tuned.done:
             tuned.step()
@@ -189,7 +189,7 @@ class Run:
             raise UserError(f"policy {policy} does not exist: this run has 0 to {len(self) - 1}")
 
 
-def _mlp(arrays: dict[str, np.ndarray], prefix: str) -> MLP:
+def saved_mlp(arrays: dict[str, np.ndarray], prefix: str) -> MLP:
     """An MLP of whatever size was saved."""
     mlp = object.__new__(MLP)
     for field in ("weights", "biases"):

@@ -238,6 +238,11 @@ class RunDirectory:
         with self.writing():
             self._write(name, text.encode())
 
+    def keep_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        """Likewise, of arrays."""
+        with self.writing():
+            self._write(name, safetensors.numpy.save(arrays))
+
     def _write(self, name: str, data: bytes) -> None:
         """Atomic and durable: aside, flushed to the disk, renamed."""
         target = self.path / name

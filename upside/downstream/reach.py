@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from upside.downstream import select, tune
 from upside.downstream.episodes import Episodes, discounted, judged
@@ -54,6 +54,22 @@ class Measured:
 
 
 @dataclasses.dataclass(frozen=True)
+class Skills:
+    """A chain of skills: observation and step of the episode to an action in [-1, 1]."""
+
+    actors: Actor
+    """Stacked: one acts for T steps, then the next; the last one until the end."""
+    T: int
+
+    def __len__(self) -> int:
+        return len(self.actors.center)
+
+    def __call__(self, obs: Float[np.ndarray, " obs"], step: int) -> Float[Array, " act"]:
+        stage = min(step // self.T, len(self) - 1)
+        return jax.tree.map(lambda leaf: leaf[stage], self.actors)(obs)
+
+
+@dataclasses.dataclass(frozen=True)
 class Reached:
     """What became of one task."""
 
@@ -70,7 +86,9 @@ class Reached:
     after: Measured
     """The better of the two: as it was, or fine-tuned."""
     tuned: bool
-    """Whether fine-tuning made it better; if not, `actors` are the skills as they were."""
+    """Whether fine-tuning made it better; if not, `skills` are those of the policy as it was."""
+    selected: dict[str, Any]
+    """What spoke for it in selection (`Choice.numbers`); empty where nothing was tried."""
     selection: int
     """Interactions to choose."""
     tuning: int
@@ -78,13 +96,12 @@ class Reached:
     path_before: np.ndarray
     """Features of the best of the N_explo episodes, until it was over."""
     path_after: np.ndarray
-    actors: Actor
-    """The fine-tuned chain, stacked: stage k acts from step k T on."""
-    last: int
+    skills: Skills
+    """The chain that is kept."""
 
     def numbers(self) -> dict[str, Any]:
-        """All but paths and actors, ready for JSON."""
-        names = ("policy", "found", "tuned", "selection", "tuning")
+        """All but paths and skills, ready for JSON."""
+        names = ("policy", "found", "tuned", "selected", "selection", "tuning")
         measured = ("before", "finetuned", "stochastic", "after")
         said = {name: getattr(self, name) for name in names}
         return said | {name: dataclasses.asdict(getattr(self, name)) for name in measured}
@@ -109,7 +126,7 @@ class Finetuning:
     ):
         """`cores`: 0 for all there are."""
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
-        self.tuning = _like(run, tuning or default(run))
+        self.tuning = like(run, tuning or default(run))
         self.tuning.check()
         self.horizon = horizon or run.method.plan.H_max
         if len(run) < 2 and run.method.growth.max_depth != 0:
@@ -129,6 +146,8 @@ class Finetuning:
         self.choices = [
             select.choose(task, self.gamma, explored, self._rng(task)) for task in tasks
         ]
+        if not all(np.isfinite(choice.returns).all() for choice in self.choices):
+            raise UserError("the reward is not a finite number at every state that was visited")
         stages = tune.stages(run, self.choices, self.horizon)
         self.chains = stack(
             [
@@ -254,7 +273,8 @@ class Finetuning:
         noise_free, noisy = self._evaluate(task, one)
         finetuned = Measured.of(noise_free, self.gamma)
         tuned = finetuned.reward > before.reward
-        skills = _skills(self.run, choice.policy)
+        best = jax.tree.map(lambda leaf: leaf[: int(one.last) + 1], one.best)
+        chain = Skills(best, self.run.method.plan.T)
         return Reached(
             policy=choice.policy,
             found=choice.found,
@@ -263,12 +283,12 @@ class Finetuning:
             stochastic=Measured.of(noisy, self.gamma),
             after=finetuned if tuned else before,
             tuned=tuned,
+            selected=choice.numbers(),
             selection=choice.interactions,
             tuning=int(one.spent),
             path_before=path_before,
             path_after=_path(noise_free, 0) if tuned else path_before,
-            actors=one.best if tuned else skills,
-            last=int(one.last) if tuned else self.run.tree[choice.policy].depth - 1,
+            skills=chain if tuned else _skills(self.run, choice.policy),
         )
 
     def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
@@ -298,7 +318,7 @@ def _judge(task: Any, obs: Array, features: Array, action: Array) -> Episodes:
     return jax.vmap(functools.partial(judged, task))(obs, features, action)
 
 
-def _like(run: Run, tuning: Tuning) -> Tuning:
+def like(run: Run, tuning: Tuning) -> Tuning:
     """Actions are executed as they were when the skills were learned."""
     skills, learner = run.method.learner, tuning.learner
     if isinstance(skills, TD3) and isinstance(learner, TD3):
@@ -328,9 +348,10 @@ TUNINGS: dict[str, Callable[[Run], Tuning]] = {
 """Ways of learning, by name: what the skills were learned with, and three from scratch."""
 
 
-def _skills(run: Run, policy: int) -> Actor:
-    """The skills of a policy's chain, stacked."""
-    return jax.tree.map(lambda leaf: leaf[np.array(run.tree.path(policy), int)], run.actors)
+def _skills(run: Run, policy: int) -> Skills:
+    """Those of a policy's chain."""
+    path = np.array(run.tree.path(policy), int)
+    return Skills(jax.tree.map(lambda leaf: leaf[path], run.actors), run.method.plan.T)
 
 
 def _number(task: Task) -> int:
@@ -348,6 +369,8 @@ def _path(episodes: Episodes, i: int) -> np.ndarray:
 
 def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -> Reached:
     """The goal's place is known: the discriminator names the policy (the paper's footnote); no training."""
+    if len(run) < 2:
+        raise UserError("the run has no policies, so the discriminator has none to name")
     tuning = default(run)
     q = run.q(np.asarray(task.place)[None])[0]
     policy = int(np.argmax(np.where(run.counts > 0, q, 0.0)))
@@ -362,10 +385,10 @@ def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -
         stochastic=found,
         after=found,
         tuned=False,
+        selected={},
         selection=int(np.asarray(episodes.length).sum()),
         tuning=0,
         path_before=path,
         path_after=path,
-        actors=_skills(run, policy),
-        last=run.tree[policy].depth - 1,
+        skills=_skills(run, policy),
     )

@@ -12,17 +12,20 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
 
 from upside.downstream import reach, tasks
-from upside.downstream.reach import Finetuning, Reached
+from upside.downstream.reach import Finetuning, Reached, Skills
 from upside.downstream.tune import RECIPE
-from upside.run import Run
-from upside.runs import Pace, RunDirectory, unflatten
+from upside.run import Run, saved_mlp
+from upside.runs import Pace, RunDirectory, flatten, unflatten
 from upside.types import UserError
 from upside.version import __version__
 
 SAVE_SECONDS = 10.0
 PROGRESS = "checkpoints/progress.json"
+ARRAYS = "reached.safetensors"  # of a single task: its ways and the skills that were kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +135,10 @@ class Job:
             self._finetune(self.tuned, directory, listen or (lambda _: None))
             found, curves = self.tuned.results(), self.tuned.curves()
         said = {"goals": [one.numbers() for one in found], "curves": curves}
+        if len(found) == 1:
+            ways = {"before": found[0].path_before, "after": found[0].path_after}
+            kept = {"way": ways, "skills": found[0].skills.actors}
+            directory.keep_arrays(ARRAYS, flatten(kept))
         directory.keep("result.json", json.dumps(said, allow_nan=False) + "\n")
         shutil.rmtree(self.where / "checkpoints", ignore_errors=True)  # large, and of no use now
         return found
@@ -170,6 +177,27 @@ def progress(where: Path) -> float:
         return float(json.loads((where / PROGRESS).read_text())["share"])
     except (OSError, ValueError, KeyError):
         return 0.0
+
+
+def ways(where: Path) -> dict[str, np.ndarray] | None:
+    """The best episodes before and after that `perform` wrote of a single task."""
+    try:
+        arrays = safetensors.numpy.load((where / ARRAYS).read_bytes())
+        return {when: arrays[f"way.{when}"] for when in ("before", "after")}
+    except (OSError, SafetensorError, KeyError):
+        return None
+
+
+def load(where: Path) -> Skills:
+    """The skills that were kept of a single task."""
+    asked = Request.read(where)
+    if asked is None or result(where) is None or not (where / ARRAYS).is_file():
+        raise UserError(f"{where} holds no goal that 'upside reach' is done with")
+    run = Run.load((where / asked.run).resolve())
+    arrays = safetensors.numpy.load((where / ARRAYS).read_bytes())
+    center, scale = (jnp.asarray(arrays[f"skills.{name}"]) for name in ("center", "scale"))
+    learner = reach.like(run, reach.TUNINGS[asked.tuning](run)).learner
+    return Skills(learner.acts(saved_mlp(arrays, "skills.mlp"), center, scale), run.method.plan.T)
 
 
 def result(where: Path) -> dict[str, Any] | None:

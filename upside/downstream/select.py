@@ -2,8 +2,8 @@
 
 Every policy is rolled out N_explo times: its chain of directed skills, then its diffusing part, which
 goes on until H_max. The paper leaves open for how long it diffuses here; a place that is unknown
-is found more often the longer. Policies without a diffusing part (DIAYN's) would do the same ten times over: their actions
-have the noise with which they were learned.
+is found more often the longer. Policies without a diffusing part (DIAYN's) would do the same ten times
+over: their actions have the noise with which they were learned.
 """
 
 from __future__ import annotations
@@ -38,8 +38,18 @@ class Choice:
 
     @property
     def found(self) -> bool:
-        """Whether any policy was ever paid."""
-        return bool(self.returns.max() > 0)
+        """Whether any policy was ever paid, or charged."""
+        return bool(self.returns.any())
+
+    def numbers(self) -> dict[str, Any]:
+        """What spoke for it: among how many policies, in how many of its episodes it was paid, and what."""
+        paid = (np.asarray(self.episodes.reward) != 0).any(axis=-1)
+        return {
+            "policies": len(self.returns),
+            "episodes": paid.size,
+            "paid": int(paid.sum()),
+            "reward": float(self.returns[self.policy]),
+        }
 
 
 def explore(

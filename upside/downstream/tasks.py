@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from numpy.typing import ArrayLike
 
 from upside.types import UserError, World
 
@@ -58,12 +60,36 @@ class Reward(eqx.Module):
     def __call__(
         self, features: Float[Array, "steps feat"]
     ) -> tuple[Float[Array, " steps"], Bool[Array, " steps"]]:
-        return self.function(features), jnp.zeros(features.shape[0], bool)
+        paid = jnp.asarray(self.function(features), float)
+        return paid, jnp.zeros(features.shape[0], bool)
 
 
-def goal(env: World, place: np.ndarray, radius: float) -> Goal:
+def reward(env: World, function: Callable[[Array], Array]) -> Reward:
+    """A reward function that can be asked for: traced by JAX, one number for every row."""
+    rows = jax.ShapeDtypeStruct((3, len(env.space.low)), jnp.float32)
+    need = "must give one number for each row of features"
+    try:
+        given = jax.eval_shape(lambda features: jnp.asarray(function(features)), rows)
+    except jax.errors.JAXTypeError:
+        raise UserError(
+            "the reward function is not one that JAX can trace: write it with jax.numpy in place "
+            "of numpy, and jnp.where in place of if"
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the reward function {need}: {error}") from None
+    if given.shape != rows.shape[:1]:
+        raise UserError(
+            f"the reward function {need}: for features of shape {rows.shape} it gave {given.shape}"
+        )
+    return Reward(function)
+
+
+def goal(env: World, place: ArrayLike, radius: float) -> Goal:
     """A goal that can be asked for: in the space, and not in a wall."""
-    place = np.asarray(place, np.float32)
+    try:
+        place = np.asarray(place, np.float32)
+    except (TypeError, ValueError):
+        raise UserError(f"goal {place!r} is no place: give numbers, such as (40, 45)") from None
     low, high = np.asarray(env.space.low), np.asarray(env.space.high)
     words = ",".join(f"{x:g}" for x in place.ravel())
     if place.shape != low.shape:
@@ -71,8 +97,8 @@ def goal(env: World, place: np.ndarray, radius: float) -> Goal:
     if not (np.all(place >= low) and np.all(place <= high)):
         box = " x ".join(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True))
         raise UserError(f"--goal {words} is outside {env.name}: choose a place in {box}")
-    if not radius > 0:
-        raise UserError(f"--radius {radius:g} is not above 0: try 1, the paper's")
+    if not 0 < radius < np.inf:
+        raise UserError(f"--radius {radius:g} is not a length above 0: try 1, the paper's")
     contains = getattr(env, "contains", None)  # only some environments know what is solid
     if contains is not None and not contains(place):
         raise UserError(

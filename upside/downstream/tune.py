@@ -142,7 +142,8 @@ def chain(
 
 def ended(tuning: Tuning, chains: Chain, budgets: Int[Array, "*n"]) -> Bool[Array, "*n"]:
     """Whose budget has no room for another round, or who gets no better."""
-    solved = chains.best_return > 0
+    # Other than 0: rewards of one's own may be costs.
+    solved = jnp.isfinite(chains.best_return) & (chains.best_return != 0)
     horizon = chains.store.episodes.reward.shape[-1]
     no_room = chains.spent + (tuning.rollouts + 1) * horizon > budgets
     return no_room | (solved & (chains.stalled >= tuning.patience))

@@ -131,14 +131,18 @@ def report(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     directory, file = RunDirectory(where), where / "goals.json"
     before = json.loads(file.read_text()) if file.is_file() else {}
     data = added(experiment, before, results(name, done))
+    for entry in data["table"].values():
+        entry["regions_never_reached"] = _never(data, entry)
     text = markdown(data)
     directory.keep("goals.json", json.dumps(data) + "\n")
     directory.keep("goals.md", text)
     said = [text]
     goals, budget = len(data["goals"]), data["budget_per_goal"]
     title = f"{data['env']}: {goals} unknown goals, {budget:,} interactions each"
+    run = Run.load(done[0].run.path)
     for kind, figure in (
-        ("heat", figures.heat_maps(_maps(data), Run.load(done[0].run.path), title)),
+        ("heat", figures.heat_maps(_maps(data, "finetuned"), run, f"{title}, without noise")),
+        ("noise", figures.heat_maps(_maps(data, "stochastic"), run, f"{title}, with noise")),
         ("curves", figures.learning_curves(_curves(data), title)),
     ):
         path = where / f"{name}-{kind}.png"
@@ -211,8 +215,8 @@ def _steps(found: list[dict[str, Any]]) -> dict[str, Any]:
 def markdown(data: dict[str, Any]) -> str:
     """One line a row: means over goals and runs; the interval is of the IQM over runs."""
     lines = [
-        "| row | unsupervised | before | fine-tuned | IQM [95 %] | with noise | success before, after "
-        "| τ before, after | goals lost | never reached |",
+        "| row | unsupervised | before | fine-tuned | IQM [95 %] | with noise "
+        "| success before, after, with noise | τ before, after | goals lost | regions never reached |",
         "|---" * 10 + "|",
     ]
     for row, entry in data["table"].items():
@@ -226,10 +230,10 @@ def markdown(data: dict[str, Any]) -> str:
             f"{after['iqm']:.3f}"
             + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""),
             f"{entry['stochastic']['mean']:.3f}",
-            f"{entry['before']['success']:.0%}, {after['success']:.0%}",
+            ", ".join(f"{entry[when]['success']:.0%}" for when in WHEN),
             f"{steps['before']:.0f}, {steps['after']:.0f}" if steps["goals"] else "-",
             str(steps["lost"]),
-            f"{len(_never(data, entry))} regions",
+            ", ".join(map(str, _never(data, entry))) or "none",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -242,7 +246,7 @@ def _never(data: dict[str, Any], entry: dict[str, Any]) -> list[int]:
     return [int(r) for r in np.unique(regions) if not reached[:, regions == r].any()]
 
 
-def _maps(data: dict[str, Any]) -> dict[str, np.ndarray]:
+def _maps(data: dict[str, Any], after: str) -> dict[str, np.ndarray]:
     """γ^τ of every region, mean over runs and goal seeds: after fine-tuning, and before for the first row."""
     regions = np.array([goal["region"] for goal in data["goals"]])
 
@@ -258,7 +262,7 @@ def _maps(data: dict[str, Any]) -> dict[str, np.ndarray]:
     for row, entry in data["table"].items():
         if not maps:
             maps[f"{row}, before"] = one(entry, "before")
-        maps[row] = one(entry, "finetuned")
+        maps[row] = one(entry, after)
     return maps
 
 
