@@ -94,7 +94,6 @@ def test_half_of_what_is_drawn_is_the_best_episode_where_it_got_that_far():
         ([1.0, 1.0], 0.0, "--radius 0"),
         ([1.0, 1.0], float("inf"), "--radius inf"),
         ([1.0, 1.0], float("nan"), "--radius nan"),
-        (["far", "away"], 1.0, "no place"),
         ([25.0, 15.0], 1.0, "in a wall"),
     ],
 )

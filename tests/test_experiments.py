@@ -344,7 +344,7 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
     command += ["--seeds", "1", "--goal-budget", "3000", "--workers", "1"]
     assert cli.main(command) == 0
     out = capfd.readouterr().out
-    assert out.count("picture") == 2
+    assert out.count("picture") == 3
     where = tmp_path / "goals-u-maze"
     data = json.loads((where / "goals.json").read_text())
     assert set(data["table"]) == {"td3"}

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from upside import figures, methods, runs
 from upside.engine.method import Method
-from upside.figures import colors, compare
+from upside.figures import colors, compare, goal
 from upside.figures.maps import DIFFUSING, MISSED, SKILL, UNREACHABLE, bucket_kinds
 from upside.figures.policies import frame_times
 from upside.figures.scene import Scene, thousands
@@ -400,3 +400,34 @@ def test_discriminability_over_training_is_the_mean_over_policies_and_seeds(run)
     x, y = ax.lines[0].get_data()
     assert (x[0], x[-1]) == (500 / 1e6, 2000 / 1e6)
     assert (y[0], y[-1]) == (pytest.approx(0.4), pytest.approx(0.7))
+
+
+def test_a_region_that_nothing_reaches_says_so_in_heat_maps(run):
+    values = np.array([[0.5, 0.0], [np.nan, 1.0]])
+    figure = goal.heat_maps({"one": values, "two": values}, run, "goals")
+    first, second, bar = figure.axes
+    assert [text.get_text() for text in first.texts] == ["0.50", "never", "-", "1.00"]
+    assert second.get_title() == "two\nmean 0.50", "regions without goals do not count"
+    assert "mean over runs" in bar.get_ylabel()
+
+
+def test_learning_curves_show_every_run_and_their_mean(run):
+    at = np.array([0.0, 1000.0])
+    runs = [np.stack([at, [0.0, end]]) for end in (0.2, 0.4)]
+    (ax,) = goal.learning_curves({"row": runs}, "goals").axes
+    assert [line.get_ydata()[-1] for line in ax.lines] == pytest.approx([0.2, 0.4, 0.3])
+    assert ax.lines[-1].get_xdata()[-1] == 1, "thousands"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["row"]
+
+
+def test_a_way_is_a_line_with_a_dot_where_each_skill_hands_over(run):
+    T = run.method.plan.T
+    way = np.stack([np.linspace(1, 9, 2 * T + 6), np.full(2 * T + 6, 2.0)], axis=1)
+    figure = goal.way(run, np.array([9.0, 2.0]), 1.0, {"before, best episode": way}, "one", 2)
+    (ax,) = figure.axes
+    (drawn,) = [line for line in ax.lines if line.get_gid() == "before, best episode"]
+    assert np.array_equal(drawn.get_xydata(), way)
+    dots = ax.lines[ax.lines.index(drawn) + 1].get_xydata()
+    assert np.array_equal(dots, way[: 2 * T + 1 : T])
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[:2] == ["before, best episode", "goal"]

@@ -64,7 +64,7 @@ class Skills:
     def __len__(self) -> int:
         return len(self.actors.center)
 
-    def __call__(self, obs: Float[np.ndarray, " obs"], step: int) -> Float[Array, " act"]:
+    def __call__(self, obs: Float[Array | np.ndarray, " obs"], step: int) -> Float[Array, " act"]:
         stage = min(step // self.T, len(self) - 1)
         return jax.tree.map(lambda leaf: leaf[stage], self.actors)(obs)
 
@@ -146,8 +146,6 @@ class Finetuning:
         self.choices = [
             select.choose(task, self.gamma, explored, self._rng(task)) for task in tasks
         ]
-        if not all(np.isfinite(choice.returns).all() for choice in self.choices):
-            raise UserError("the reward is not a finite number at every state that was visited")
         stages = tune.stages(run, self.choices, self.horizon)
         self.chains = stack(
             [

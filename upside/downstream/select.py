@@ -21,7 +21,7 @@ from upside.downstream.tasks import Task
 from upside.engine import rollouts
 from upside.engine.rollouts import Seen
 from upside.run import Run
-from upside.types import usable_cores
+from upside.types import UserError, usable_cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +80,8 @@ def choose(
     """The policy with the largest mean discounted return; where none was paid, any of them."""
     every = _judge(task, *seen)
     returns = np.asarray(discounted(every, gamma)).mean(axis=1)
+    if not np.isfinite(returns).all():
+        raise UserError("the reward is not a finite number at every state that was visited")
     best = np.flatnonzero(returns == returns.max())
     policy = int(rng.choice(best))
     own = jax.tree.map(lambda leaf: leaf[policy], every)

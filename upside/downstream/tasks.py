@@ -6,14 +6,13 @@ A task is a pytree, so that many of one kind are stacked and trained side by sid
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from numpy.typing import ArrayLike
 
 from upside.types import UserError, World
 
@@ -84,12 +83,13 @@ def reward(env: World, function: Callable[[Array], Array]) -> Reward:
     return Reward(function)
 
 
-def goal(env: World, place: ArrayLike, radius: float) -> Goal:
+def goal(env: World, place: Any, radius: float) -> Goal:
     """A goal that can be asked for: in the space, and not in a wall."""
+    asked = place
     try:
-        place = np.asarray(place, np.float32)
+        place = np.asarray(asked, np.float32)
     except (TypeError, ValueError):
-        raise UserError(f"goal {place!r} is no place: give numbers, such as (40, 45)") from None
+        raise UserError(f"goal {asked!r} is no place: give numbers, such as (40, 45)") from None
     low, high = np.asarray(env.space.low), np.asarray(env.space.high)
     words = ",".join(f"{x:g}" for x in place.ravel())
     if place.shape != low.shape:
