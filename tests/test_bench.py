@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from upside import bench
+import upside
+from upside import bench, timing
 from upside.types import Environment, UserError
 
 
@@ -108,3 +109,19 @@ def test_what_cannot_be_measured_is_refused(wrong):
 def test_a_missing_directory_is_refused_before_any_work(tmp_path):
     with pytest.raises(UserError, match="make the directory"):
         bench.main(bench.Bench(json=tmp_path / "none" / "bench.json"))
+
+
+def test_goals_at_once_one_after_another_and_by_commands_are_timed_and_give_the_same(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(timing, "GOALS", 2)
+    monkeypatch.setattr(timing, "COMMANDS", 1)
+    small = {"k_pol": 20, "probes": 8, "k_steps": 4000, "H_max": 60}
+    run = upside.discover("upside", env="wall-free-maze", max_interactions=3000, **small)
+    run.save(tmp_path / "run")
+    found = timing.together(tmp_path / "run", interactions=1000)
+    assert found["goals"] == 2
+    assert len(found["seconds_of_commands"]) == 1
+    assert found["same_results"]
+    timing.show_goals(found)
+    assert "one after another in one process" in capsys.readouterr().out
