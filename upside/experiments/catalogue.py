@@ -123,6 +123,8 @@ COVERAGE_MAZES: dict[str, Row] = {
     ),
     "diayn-curr": Row("diayn-curr", BASELINES, CHOSEN["diayn-curr"], "diayn_curr"),
     "diayn-hier": Row("diayn-hier", BASELINES, CHOSEN["diayn-hier"], "diayn_hier"),
+    # In none of the paper's tables; with what the rule has chosen for DIAYN.
+    "vic-20": Row("vic", BASELINES, {"num_skills": 20, **CHOSEN["diayn"]}),
     **_numbers("edl"),
     **_numbers("smm"),
     **_numbers("flat-upside"),
@@ -248,7 +250,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "policies-mazes": Experiment(
         "Fig. 2: the policies of every method, side by side",
         _some(
-            "upside", "flat-upside-20", "diayn-hier", "diayn-curr", "diayn-20", "smm-20", "edl-20"
+            "upside",
+            "flat-upside-20",
+            "diayn-hier",
+            "diayn-curr",
+            "diayn-20",
+            "vic-20",
+            "smm-20",
+            "edl-20",
         ),
         pictures.policies,
         seeds=(0,),
