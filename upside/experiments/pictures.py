@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,8 +65,14 @@ def discriminability(name: str, experiment: Experiment, done: list[Task], where:
     groups = {
         row: [Run.load(task.path) for task in done if task.name == row] for row in experiment.rows
     }
-    figure = compare.discriminability({row: runs for row, runs in groups.items() if runs})
-    return _save(figure, where / f"{name}.png")
+    groups = {row: runs for row, runs in groups.items() if runs}
+    curves = {}
+    for row, runs in groups.items():
+        at, lines = compare.over_interactions(runs)
+        curves[row] = {"at": at.round().tolist(), "runs": lines.round(4).tolist()}
+    data = {**tables.about(name, done), "curves": curves}
+    (where / f"{name}.json").write_text(json.dumps(data) + "\n")
+    return _save(compare.discriminability(groups), where / f"{name}.png")
 
 
 def evolution(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:

@@ -93,7 +93,7 @@ def discriminability(runs: dict[str, list[Run]]) -> Figure:
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     ax = figure.add_subplot()
     for (name, group), color in zip(runs.items(), (BLUE, ORANGE, GREEN, PALE), strict=False):
-        x, lines = _over_interactions(group)
+        x, lines = over_interactions(group)
         ax.plot(x / 1e6, lines.mean(0), color=color, label=name, gid=name)
         ax.fill_between(x / 1e6, lines.min(0), lines.max(0), color=color, alpha=0.2, lw=0)
     seeds = {len(group) for group in runs.values()}
@@ -139,7 +139,7 @@ def coverage(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
     return figure
 
 
-def _over_interactions(group: list[Run]) -> tuple[np.ndarray, np.ndarray]:
+def over_interactions(group: list[Run]) -> tuple[np.ndarray, np.ndarray]:
     """The mean of d at common numbers of interactions, one row a run."""
     curves = []
     for run in group:
