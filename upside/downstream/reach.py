@@ -110,7 +110,7 @@ class Reached:
 class Finetuning:
     """All tasks side by side; between two rounds everything that changes is in `chains` and `history`.
 
-    They are shared out among the cores, each share one compiled program in a thread of its own: tasks
+    They are shared out among the cores, one compiled program for all shares, a thread for each core: tasks
     do not depend on one another, so their numbers are the same on any number of cores.
     """
 
@@ -140,8 +140,10 @@ class Finetuning:
         self.gamma = self.tuning.learner.gamma
         cores = cores or len(usable_cores())
         self.rollouts = rollouts.of(run.env, cores)
-        # Shares are alike, so that one program serves them all.
-        self.shares = max(n for n in range(1, cores + 1) if len(tasks) % n == 0)
+        # Shares are alike, so that one program serves them all. Where a chain costs no more alone it is a
+        # share of its own, and whichever core is free takes the next one.
+        alike = max(n for n in range(1, cores + 1) if len(tasks) % n == 0)
+        self.cores, self.shares = cores, len(tasks) if self.rollouts.alone else alike
         explored = select.explore(run, self.tuning.n_explo, self.horizon, seed, cores=cores)
         self.choices = [
             select.choose(task, self.gamma, explored, self._rng(task)) for task in tasks
@@ -224,7 +226,7 @@ class Finetuning:
         if not self._began or self.shares == 1:  # what is compiled is compiled once
             after = [one(*share) for share in zip(*work, strict=True)]
         else:
-            after = list(_threads(self.shares).map(one, *work))
+            after = list(_threads(self.cores).map(one, *work))
         self._chains, self._began = [chains for chains, _ in after], True
         gained = np.stack([np.asarray(share) for _, share in after], axis=1).ravel()
         line = {

@@ -26,6 +26,11 @@ class Rollouts(Protocol):
     """Episodes of one environment."""
 
     @property
+    def alone(self) -> bool:
+        """Whether episodes of one chain cost no more by themselves than among those of others."""
+        ...
+
+    @property
     def walks(self) -> int:
         """Episodes that a walk to a node takes; none where its end is computed once for all that follow."""
         ...
@@ -108,6 +113,7 @@ class Device:
     """Episodes of an environment written in JAX."""
 
     walks = 0
+    alone = True
 
     def __init__(self, env: Environment) -> None:
         self.env = env

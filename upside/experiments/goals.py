@@ -142,7 +142,10 @@ def report(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     run = Run.load(done[0].run.path)
     for kind, figure in (
         ("heat", figures.heat_maps(_maps(data, "finetuned"), run, f"{title}, without noise")),
-        ("noise", figures.heat_maps(_maps(data, "stochastic"), run, f"{title}, with exploration noise")),
+        (
+            "noise",
+            figures.heat_maps(_maps(data, "stochastic"), run, f"{title}, with exploration noise"),
+        ),
         ("curves", figures.learning_curves(_curves(data), title)),
     ):
         path = where / f"{name}-{kind}.png"
