@@ -6,6 +6,7 @@ Parameters are plain Equinox modules for ONE skill; whoever trains several stack
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,6 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, ArrayLike, Float, PyTree
+
+Rows = Array | np.ndarray
+
+
+def namespace(*arrays: Rows) -> Any:
+    """NumPy for NumPy's arrays, JAX for all others.
+
+    A simulator on the host asks for one small action at a time: to call a compiled program takes several times as
+    long as its products, and longer still when several threads do.
+    """
+    return np if all(isinstance(array, np.ndarray) for array in arrays) else jnp
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, 0.0)
 
 
 class MLP(eqx.Module):
@@ -38,9 +54,10 @@ class MLP(eqx.Module):
         self.weights = tuple(map(jnp.asarray, weights))
         self.biases = tuple(map(jnp.asarray, biases))
 
-    def __call__(self, x: Float[Array, "*batch i"]) -> Float[Array, "*batch o"]:
+    def __call__(self, x: Float[Rows, "*batch i"]) -> Float[Any, "*batch o"]:
+        relu = jax.nn.relu if namespace(x, self.weights[0]) is jnp else _relu
         for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = jax.nn.relu(x @ w + b)
+            x = relu(x @ w + b)
         return x @ self.weights[-1] + self.biases[-1]
 
 
@@ -57,23 +74,25 @@ class Actor(eqx.Module):
     snap: float = eqx.field(static=True, default=1.0)
     """Actions beyond this are executed at their bound. 1: none is."""
 
-    def __call__(self, obs: Float[Array | np.ndarray, "*batch obs"]) -> Float[Array, "*batch act"]:
+    def __call__(self, obs: Float[Rows, "*batch obs"]) -> Float[Any, "*batch act"]:
         action = self.squash(self.normalise(obs))
         if self.snap >= 1:
             return action
-        return jnp.where(jnp.abs(action) > self.snap, jnp.sign(action), action)
+        xp = namespace(action)
+        return xp.where(xp.abs(action) > self.snap, xp.sign(action), action)
 
-    def normalise(self, obs: Float[Array | np.ndarray, "*batch obs"]) -> Float[Array, "*batch obs"]:
-        return (jnp.asarray(obs) - self.center) / self.scale
+    def normalise(self, obs: Float[Rows, "*batch obs"]) -> Float[Any, "*batch obs"]:
+        return (namespace(obs, self.center).asarray(obs) - self.center) / self.scale
 
-    def squash(self, normalised: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
-        return jnp.tanh(self.mlp(normalised))
+    def squash(self, normalised: Float[Rows, "*batch obs"]) -> Float[Any, "*batch act"]:
+        return namespace(normalised).tanh(self.mlp(normalised))
 
     def explore(
-        self, obs: Float[Array, "*batch obs"], noise: Float[Array, "*batch act"]
-    ) -> Float[Array, "*batch act"]:
+        self, obs: Float[Rows, "*batch obs"], noise: Float[Rows, "*batch act"]
+    ) -> Float[Any, "*batch act"]:
         """The action with noise on it, within its bounds; without noise, what `__call__` does."""
-        return jnp.clip(self(obs) + noise, -1.0, 1.0)
+        action = self(obs)
+        return namespace(action).clip(action + noise, -1.0, 1.0)
 
 
 class GaussianActor(Actor):
@@ -82,21 +101,23 @@ class GaussianActor(Actor):
     Called, it takes the mean: deterministic policies are what coverage is counted on.
     """
 
-    def squash(self, normalised: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
-        return jnp.tanh(self.gaussian(normalised)[0])
+    def squash(self, normalised: Float[Rows, "*batch obs"]) -> Float[Any, "*batch act"]:
+        return namespace(normalised).tanh(self.gaussian(normalised)[0])
 
     def explore(
-        self, obs: Float[Array, "*batch obs"], noise: Float[Array, "*batch act"]
-    ) -> Float[Array, "*batch act"]:
+        self, obs: Float[Rows, "*batch obs"], noise: Float[Rows, "*batch act"]
+    ) -> Float[Any, "*batch act"]:
         mean, log_std = self.gaussian(self.normalise(obs))
-        return jnp.tanh(mean + jnp.exp(log_std) * noise)
+        xp = namespace(mean)
+        return xp.tanh(mean + xp.exp(log_std) * noise)
 
     def gaussian(
-        self, normalised: Float[Array, "*batch obs"]
-    ) -> tuple[Float[Array, "*batch act"], Float[Array, "*batch act"]]:
+        self, normalised: Float[Rows, "*batch obs"]
+    ) -> tuple[Float[Any, "*batch act"], Float[Any, "*batch act"]]:
         """Mean and log deviation before the tanh; the deviation stays within e^-5 and e^2."""
-        mean, log_std = jnp.split(self.mlp(normalised), 2, axis=-1)
-        return mean, jnp.clip(log_std, -5.0, 2.0)
+        xp = namespace(normalised)
+        mean, log_std = xp.split(self.mlp(normalised), 2, axis=-1)
+        return mean, xp.clip(log_std, -5.0, 2.0)
 
 
 class TwinCritic(eqx.Module):

@@ -99,15 +99,11 @@ class Host:
             slots, which = wanted[group].T
             mine = _row(actors, slots)
             random, shaken = uniform[slots, which], noise[slots, which]
-            on_device = jnp.asarray(random)
-            known = None if mode == POLICY else np.asarray(_planned(plan, mine, mode, on_device))
-
-            def directed(t: int, obs: np.ndarray) -> Any:
-                if known is not None:
-                    return known[:, t]
-                now = (np.int32(t), random[:, t], shaken[:, t])
-                return _direct(plan, mine, mode, on_device, obs, *now)
-
+            if mode == POLICY:
+                directed = _each_its_own(mine, shaken)
+            else:
+                known = np.asarray(_planned(plan, mine, mode, random))
+                directed = lambda t, _: known[:, t]  # noqa: E731
             prefix = [] if saved else [(plan.T, _follow(stage)) for stage in stages]
             return [*prefix, (plan.T, directed), (plan.H, lambda t, _: random[:, plan.T + t])]
 
@@ -314,43 +310,33 @@ def _placed(leaf: np.ndarray, wanted: np.ndarray, shape: tuple[int, ...]) -> np.
 
 
 def _row(bank: Actor, index: int | np.ndarray) -> Actor:
-    """By NumPy, which on a CPU sees the same memory: JAX takes half a millisecond to index each leaf."""
-    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[index]), bank)
+    """As NumPy's arrays, so that no step of an episode has to ask JAX for its action."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], bank)
 
 
 def _follow(actor: Actor) -> Act:
-    return lambda _, obs: _noise_free(actor, obs)
+    return lambda _, obs: actor(obs)
 
 
 def _shaken(actor: Actor, noise: np.ndarray) -> Act:
-    return lambda t, obs: _noisy(actor, obs, noise[:, t])
+    return lambda t, obs: actor.explore(obs, noise[:, t])
 
 
-@jax.jit
-def _noisy(actor: Actor, obs: Array, noise: Array) -> Array:
-    return actor.explore(obs, noise)
-
-
-@jax.jit
-def _noise_free(actor: Actor, obs: Array) -> Array:
-    return actor(obs)
+def _each_its_own(actors: Actor, noise: np.ndarray) -> Act:
+    """Stacked actors, each for one episode of a group."""
+    rows = jax.tree.map(lambda leaf: leaf[:, None] if leaf.ndim == 2 else leaf, actors)
+    return lambda t, obs: rows.explore(obs[:, None], noise[:, None, t])[:, 0]
 
 
 _drawn = jax.jit(collect.drawn, static_argnums=(0, 1, 2))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _direct(plan: Plan, actors: Actor, mode: Array, uniform: Array, *rest: Array) -> Array:
-    """`collect.direct` for a group."""
-    one = functools.partial(collect.direct, plan)
-    return jax.vmap(one, (0, None, 0, 0, None, 0, 0))(actors, mode, uniform, *rest)
-
-
-@functools.partial(jax.jit, static_argnums=0)
 def _planned(plan: Plan, actors: Actor, mode: Array, uniform: Array) -> Array:
     """Every directed step of a group that follows no actor: nothing depends on what is observed."""
+    one = jax.vmap(functools.partial(collect.direct, plan), (0, None, 0, 0, None, 0, 0))
     blind, still = jnp.zeros_like(actors.center), jnp.zeros(uniform.shape[::2])
-    step = lambda t: _direct(plan, actors, mode, uniform, blind, t, uniform[:, t], still)  # noqa: E731
+    step = lambda t: one(actors, mode, uniform, blind, t, uniform[:, t], still)  # noqa: E731
     return jax.vmap(step, out_axes=1)(jnp.arange(plan.T))
 
 
