@@ -20,6 +20,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.envs import bodies
 from upside.envs.host import HostEnv
+from upside.evaluate import coverage
 from upside.session import Session
 from upside.skills.plan import Plan
 from upside.types import UserError
@@ -428,6 +429,20 @@ def test_policies_in_training_are_surveyed_and_counted_at_the_end():
     covered = [line["buckets"] for line in run.history]
     assert covered[0] == 1
     assert min(covered[len(covered) // 2 :]) > 1
+
+
+def test_coverage_with_noise_is_of_skills_as_they_practised_and_of_their_diffusing_parts():
+    run = upside.discover("upside", env=pond(), max_interactions=2500, eta=0.5, k_pol=10)
+    assert len(run) > 1
+    louder = {
+        sigma: dataclasses.replace(run, method=run.method.replace({"sigma": sigma}))
+        for sigma in (0.0, 1.0)
+    }
+    still, loud = (coverage.with_noise(one) for one in louder.values())
+    directed, both = coverage.buckets(run, run.rollouts())
+    assert directed < still
+    assert len(still ^ both) <= 0.3 * len(both), "other diffusing parts from the same places"
+    assert len(loud) > len(still)
 
 
 def test_an_environment_in_jax_with_chance_in_it_walks_to_its_node_in_every_episode(tmp_path):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
+from upside.engine import rollouts
 from upside.evaluate.information import lower_bound
+from upside.types import usable_cores
 
 if TYPE_CHECKING:
     from upside.run import Rollouts, Run
@@ -17,6 +20,20 @@ def buckets(run: Run, rollouts: Rollouts) -> tuple[set[int], set[int]]:
     directed = np.concatenate(rollouts.directed)
     skills = run.env.space.covered(directed)
     return skills, skills | run.env.space.covered(rollouts.diffusing)
+
+
+def with_noise(run: Run, episodes: int = 10, seed: int = 0) -> set[int]:
+    """Buckets that the policies pass as they practised: with the noise of exploration on their skills, and with
+    their diffusing parts (Fig. 3: "the same amount of injected noise")."""
+    plan, (paths, lengths) = run.method.plan, run.paths(range(len(run)))
+    horizon = plan.T * int(lengths.max()) + plan.H
+    shape = (len(run), episodes, horizon, run.env.action_size)
+    noise = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    noise *= np.float32(run.method.learner.sigma)
+    roll, key = rollouts.of(run.env, len(usable_cores())), jax.random.key(seed)
+    _, features, _ = roll.explore(plan.T, horizon, episodes, run.actors, paths, lengths, noise, key)
+    passed = [own[:, : plan.T * n + plan.H + 1] for own, n in zip(features, lengths, strict=True)]
+    return set().union(*(run.env.space.covered(np.asarray(own)) for own in passed))
 
 
 def judged(run: Run, rollouts: Rollouts) -> list[np.ndarray]:
