@@ -2,10 +2,10 @@
 
 Every episode is executed from its reset on, parents' skills included; where an environment starts every
 episode alike and its state can be saved, those skills are executed once, and the state at their end is put
-back (interactions count them every time). A few episodes advance together,
-so that one call of a network serves them all; several such groups run beside one another, a thread
-each (a simulator like MuJoCo lets others run while it steps). Groups are the same on any number of
-cores, and so are the numbers.
+back (interactions count them every time). A few episodes advance together, so that one call of a
+network serves them all; several such groups run beside one another, a thread each (a simulator like MuJoCo lets others
+run while it steps). A network is multiplied with each observation by itself, so the numbers depend neither on who
+shares a group nor on the number of cores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from upside.skills.plan import Plan
 from upside.types import Trajectory, UserError
 
 GROUP = 4
-"""Episodes that advance together: more share a call of the network, fewer leave cores idle."""
+"""Episodes that advance together at most: more share a call of the network, fewer leave cores idle."""
 
 Act = Callable[[int, np.ndarray], Any]
 Segment = tuple[int, Act]
@@ -226,21 +226,20 @@ class Host:
     ) -> Played:
         """`number` episodes, at most so many steps of each, from their reset on or from what was `saved`.
 
-        `segments` says how a group acts, whose members are padded by its last; `look` is shown the
-        simulator of the first at its end.
+        `segments` says how a group acts; `look` is shown the simulator of the first at its end.
         """
         words = np.asarray(jax.random.key_data(key)).tolist()
         seeds = np.random.SeedSequence(words).generate_state(number) % 2**31
-        groups = [np.arange(i, min(i + GROUP, number)) for i in range(0, number, GROUP)]
+        size = min(GROUP, -(-number // self.cores))
+        groups = [np.arange(i, min(i + size, number)) for i in range(0, number, size)]
 
         def one(group: np.ndarray) -> Played:
-            padded = np.concatenate([group, np.repeat(group[-1:], GROUP - group.size)])
             with self.env.simulators(group.size) as simulators:
                 firsts = [
                     _begin(simulator, int(seed), saved)
                     for simulator, seed in zip(simulators, seeds[group], strict=True)
                 ]
-                played = _together(simulators, firsts, segments(padded), most, self.env)
+                played = _together(simulators, firsts, segments(group), most, self.env)
                 if look is not None:
                     look(simulators[0])
                 return played
@@ -275,9 +274,9 @@ def _together(
     """
     steps, n = sum(length for length, _ in segments), len(simulators)
     ends = steps if most is None else min(steps, most)
-    obs = np.zeros((GROUP, steps + 1, env.observation_size), np.float32)
+    obs = np.zeros((n, steps + 1, env.observation_size), np.float32)
     features = np.zeros((n, steps + 1, len(env.space.low)), np.float32)
-    action = np.zeros((GROUP, steps, env.action_size), np.float32)
+    action = np.zeros((n, steps, env.action_size), np.float32)
     over = np.zeros((n, steps), bool)
     for i, (first, place) in enumerate(firsts):
         obs[i, 0], features[i, 0] = first, 0.0 if place is None else place
@@ -299,7 +298,7 @@ def _together(
                         f"time limit, or plan shorter episodes (--T, --H, --H-max {at + 1})"
                     )
             at += 1
-    return Played(obs[:n], features, action[:n], over)
+    return Played(obs, features, action, over)
 
 
 def _placed(leaf: np.ndarray, wanted: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -315,17 +314,17 @@ def _row(bank: Actor, index: int | np.ndarray) -> Actor:
 
 
 def _follow(actor: Actor) -> Act:
-    return lambda _, obs: actor(obs)
+    return lambda _, obs: actor(obs[:, None])[:, 0]
 
 
 def _shaken(actor: Actor, noise: np.ndarray) -> Act:
-    return lambda t, obs: actor.explore(obs, noise[:, t])
+    return lambda t, obs: actor.explore(obs[:, None], noise[:, None, t])[:, 0]
 
 
 def _each_its_own(actors: Actor, noise: np.ndarray) -> Act:
     """Stacked actors, each for one episode of a group."""
-    rows = jax.tree.map(lambda leaf: leaf[:, None] if leaf.ndim == 2 else leaf, actors)
-    return lambda t, obs: rows.explore(obs[:, None], noise[:, None, t])[:, 0]
+    each = jax.tree.map(lambda leaf: leaf[:, None] if leaf.ndim == 2 else leaf, actors)
+    return _shaken(each, noise)
 
 
 _drawn = jax.jit(collect.drawn, static_argnums=(0, 1, 2))
