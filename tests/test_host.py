@@ -414,13 +414,18 @@ def test_free_space_does_not_depend_on_the_unit_of_a_feature():
     np.testing.assert_allclose(*gaps, rtol=1e-3)
 
 
-def test_where_the_time_of_a_run_goes():
+def test_where_the_time_of_a_run_goes(capsys, monkeypatch):
+    monkeypatch.setattr(timing, "SECONDS", 0.2)
     found = timing.measure(small())
     assert 0 < found["interactions"] <= BUDGET / 2
     assert sum(found["shares"].values()) == pytest.approx(1.0)
     assert min(found["shares"].values()) > 0
     for rates in (found["steps_per_second"], found["updates_per_second"]):
         assert rates["alone"] > rates["in the run"] > 0
+    one = found["simulator_steps_per_second"]
+    assert one["by itself"] > one["through the adapter"] > 0
+    timing.show(found)
+    assert "one simulator on one core, through the adapter" in capsys.readouterr().out
 
 
 def test_policies_in_training_are_surveyed_and_counted_at_the_end():

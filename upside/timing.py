@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,16 @@ from upside.downstream.tasks import Task, goal
 from upside.downstream.tune import Tuning
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
+from upside.envs.host import HostEnv
 from upside.experiments.goals import sample
 from upside.run import Run
 from upside.types import UserError, usable_cores
 
 GOALS = 48
+ALONE, SECONDS = (
+    200,
+    3.0,
+)  # steps of an episode of a simulator that is timed alone, and for how long
 COMMANDS = 6  # of `upside reach`, from which the time of GOALS of them is extrapolated
 PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
 
@@ -80,15 +86,36 @@ def measure(run: Discovery) -> dict[str, Any]:
     wall = time.perf_counter() - begin
     steps = _executed(run) - before
     shares = {part: spent[part] / wall for part in dict.fromkeys(PARTS.values())}
+    one = simulator(run.env) if isinstance(run.env, HostEnv) else {}
     return {
         "env": run.env.name,
         "cores": run.cores,
+        "simulator_steps_per_second": one,
         "seconds": wall,
         "interactions": run.counters.interactions - first,
         "shares": {**shares, "rest": 1.0 - sum(shares.values())},
         "steps_per_second": _rates(steps, spent["stepping"], wall),
         "updates_per_second": _rates(done["updates"], spent["updates"], wall),
     }
+
+
+def simulator(env: HostEnv) -> dict[str, float]:
+    """Steps a second of one simulator on one core with random actions: by itself, and through our adapter."""
+    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (ALONE, env.action_size))
+
+    def rate(step: Callable[[np.ndarray], Any]) -> float:
+        begin, done = time.perf_counter(), 0
+        while time.perf_counter() - begin < SECONDS:
+            simulated.reset(0)
+            for action in actions:
+                step(action)
+            done += len(actions)
+        return done / (time.perf_counter() - begin)
+
+    with env.simulators(1) as (simulated,):
+        itself = simulated.simulated.step
+        raw = rate(lambda action: itself(simulated.stretched(action)))
+        return {"by itself": raw, "through the adapter": rate(simulated.step)}
 
 
 def _executed(run: Discovery) -> int:
@@ -117,6 +144,8 @@ def show(found: dict[str, Any]) -> None:
         both = found[rates] if rates else {}
         table.add_row(part, f"{share:.0%}", *(f"{rate:,.0f}" for rate in both.values()))
     Console().print(table)
+    for how, rate in found["simulator_steps_per_second"].items():
+        print(f"one simulator on one core, {how}: {rate:,.0f} steps a second")
 
 
 def together(run_dir: Path, interactions: int) -> dict[str, Any]:

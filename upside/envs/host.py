@@ -210,13 +210,13 @@ class Simulator:
     """One episode at a time: what went wrong is said with the step and the value."""
 
     def __init__(self, env: HostEnv, simulated: gymnasium.Env) -> None:
-        self._env, self._simulated = env, simulated
+        self._env, self.simulated = env, simulated
         self._steps = 0
 
     def reset(self, seed: int) -> Told:
         self._steps = 0
         try:
-            obs, info = self._simulated.reset(seed=seed)
+            obs, info = self.simulated.reset(seed=seed)
         except Exception as error:
             raise UserError(
                 f"{self._env.name} failed to reset(seed={seed}): {said(error)}"
@@ -230,7 +230,7 @@ class Simulator:
         """
         import mujoco
 
-        inner: Any = self._simulated.unwrapped
+        inner: Any = self.simulated.unwrapped
         state = np.empty(mujoco.mj_stateSize(inner.model, mujoco.mjtState.mjSTATE_INTEGRATION))
         mujoco.mj_getState(inner.model, inner.data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
         return state, inner.data.xpos.copy()
@@ -240,18 +240,22 @@ class Simulator:
         import mujoco
 
         self.reset(0)
-        inner: Any = self._simulated.unwrapped
+        inner: Any = self.simulated.unwrapped
         self._steps, (state, places) = steps, saved
         mujoco.mj_setState(inner.model, inner.data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
         inner.data.xpos[:] = places
 
+    def stretched(self, action: np.ndarray) -> np.ndarray:
+        """As the environment itself wants it."""
+        stretched = self._env._middle + self._env._half * np.clip(action, -1.0, 1.0)
+        space = self.simulated.action_space
+        return stretched.reshape(space.shape).astype(space.dtype)
+
     def step(self, action: np.ndarray) -> Told:
         self._steps += 1
-        stretched = self._env._middle + self._env._half * np.clip(action, -1.0, 1.0)
-        space = self._simulated.action_space
-        stretched = stretched.reshape(space.shape).astype(space.dtype)
+        stretched = self.stretched(action)
         try:
-            obs, _, terminated, truncated, info = self._simulated.step(stretched)
+            obs, _, terminated, truncated, info = self.simulated.step(stretched)
         except Exception as error:
             raise UserError(
                 f"{self._env.name} failed in step {self._steps} of an episode, action "
