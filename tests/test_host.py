@@ -496,3 +496,16 @@ def test_random_spends_its_budget_on_the_host_and_counts_what_it_executes():
     assert spent <= Pond.steps <= spent + 10 * run.method.plan.H, (
         "the rest is evaluation, which is not counted"
     )
+
+
+def test_measuring_a_body_walks_to_each_policy_once_and_sees_the_same(monkeypatch):
+    body = envs.make("half-cheetah")
+    population, learner = methods.get("upside").population, methods.get("upside").learner
+    sizes = (body.observation_size, body.action_size)
+    bank = population.empty(learner, 2, *sizes, np.random.default_rng(0)).actor
+    paths, lengths, key = np.array([[0, 1], [1, 0]]), np.array([2, 0]), host_key(0, 0)
+    cached = rollouts.of(body).execute(4, 3, 5, bank, paths, lengths, key)
+    monkeypatch.setattr(body, "repeats", False)
+    plain = rollouts.of(body).execute(4, 3, 5, bank, paths, lengths, key)
+    assert [leaf.shape[:3] for leaf in cached] == [(2, 5, 9), (2, 5, 9), (2, 5, 3), (2, 5, 3)]
+    jax.tree.map(np.testing.assert_array_equal, cached, plain)

@@ -85,7 +85,7 @@ def load(run_dir: str | Path, env: Any = None) -> Run:
 def load_skills(reach_dir: str | Path) -> Skills:
     """The chain that `upside reach` kept: a function of observation and step of the episode.
 
-    Where the policy as it was is no worse, these are its directed skills, without the diffusing part.
+    Where the policy as it was is no worse, it ends with its diffusing part, which needs a random key as well.
     """
     from upside.downstream.request import load
 

@@ -56,6 +56,10 @@ class Run:
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """One entry a round: interactions, policies, discriminabilities in training, ..."""
 
+    _made: dict[tuple[int, int], Rollouts] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
     def __len__(self) -> int:
         """Number of policies, the root included."""
         return len(self.tree)
@@ -117,13 +121,16 @@ class Run:
         return np.asarray(walked)[0, 0, :steps], np.asarray(after)[0, 0]
 
     def rollouts(self, episodes: int = 10, seed: int = 0) -> Rollouts:
-        """Execute every policy `episodes` times (the directed part is noise-free)."""
+        """Execute every policy `episodes` times (the directed part is noise-free); asked again, the same is returned."""
+        if (episodes, seed) in self._made:
+            return self._made[episodes, seed]
         _, walked, _, after = self._execute(np.arange(len(self)), episodes, seed)
         T = self.method.plan.T
         directed = [
             np.asarray(walked[z, 0, : self.tree[z].depth * T + 1]) for z in range(len(self))
         ]
-        return Rollouts(directed, np.asarray(after))
+        made = self._made[episodes, seed] = Rollouts(directed, np.asarray(after))
+        return made
 
     def _execute(self, policies: np.ndarray, episodes: int, seed: int) -> Executed:
         paths, lengths = self.paths(policies.tolist())

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from upside.downstream import select, tune
 from upside.downstream.episodes import Episodes, discounted, judged
@@ -58,14 +58,27 @@ class Skills:
     """A chain of skills: observation and step of the episode to an action in [-1, 1]."""
 
     actors: Actor
-    """Stacked: one acts for T steps, then the next; the last one until the end."""
+    """Stacked: one acts for T steps, then the next; the last one until the end, or until the chain diffuses."""
     T: int
+    action_size: int
+    diffuses: bool = False
+    """A policy as it was found: after its last skill it takes uniformly random actions, for which it needs a key."""
 
     def __len__(self) -> int:
         return len(self.actors.center)
 
-    def __call__(self, obs: Float[Array | np.ndarray, " obs"], step: int) -> Float[Array, " act"]:
-        stage = min(step // self.T, len(self) - 1)
+    def __call__(
+        self, obs: Float[Array | np.ndarray, " obs"], step: int, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " act"]:
+        stage = step // self.T
+        if self.diffuses and stage >= len(self):
+            if key is None:
+                raise UserError(
+                    f"from step {len(self) * self.T} on this policy diffuses: give a key that is new at "
+                    "every step, skills(obs, step, key)"
+                )
+            return jax.random.uniform(key, (self.action_size,), minval=-1.0, maxval=1.0)
+        stage = min(stage, len(self) - 1)
         return jax.tree.map(lambda leaf: leaf[stage], self.actors)(obs)
 
 
@@ -75,6 +88,8 @@ class Reached:
 
     policy: int
     """The policy that was chosen."""
+    depth: int
+    """How many skills follow one another in it."""
     found: bool
     """Whether any policy was paid while one was chosen; if not, the choice was blind."""
     before: Measured
@@ -101,7 +116,7 @@ class Reached:
 
     def numbers(self) -> dict[str, Any]:
         """All but paths and skills, ready for JSON."""
-        names = ("policy", "found", "tuned", "selected", "selection", "tuning")
+        names = ("policy", "depth", "found", "tuned", "selected", "selection", "tuning")
         measured = ("before", "finetuned", "stochastic", "after")
         said = {name: getattr(self, name) for name in names}
         return said | {name: dataclasses.asdict(getattr(self, name)) for name in measured}
@@ -125,16 +140,19 @@ class Finetuning:
         cores: int = 0,
     ):
         """`cores`: 0 for all there are."""
+        if seed < 0:
+            raise UserError(f"--seed {seed} is below 0: try 0")
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
         self.tuning = like(run, tuning or default(run))
         self.tuning.check()
         self.horizon = horizon or run.method.plan.H_max
         if len(run) < 2 and run.method.growth.max_depth != 0:
             raise UserError("the run has no policies yet: let it run for longer")
-        needed = len(run) * self.tuning.n_explo * self.horizon
+        policies = select.candidates(run)
+        needed = len(policies) * self.tuning.n_explo * self.horizon
         if budget < needed:
             raise UserError(
-                f"--budget {budget} is too little to try {len(run)} policies {self.tuning.n_explo} "
+                f"--budget {budget} is too little to try {len(policies)} policies {self.tuning.n_explo} "
                 f"times: give at least {needed}, and as much again to fine-tune one"
             )
         self.gamma = self.tuning.learner.gamma
@@ -146,7 +164,7 @@ class Finetuning:
         self.cores, self.shares = cores, len(tasks) if self.rollouts.alone else alike
         explored = select.explore(run, self.tuning.n_explo, self.horizon, seed, cores=cores)
         self.choices = [
-            select.choose(task, self.gamma, explored, self._rng(task)) for task in tasks
+            select.choose(task, self.gamma, explored, policies, self._rng(task)) for task in tasks
         ]
         stages = tune.stages(run, self.choices, self.horizon)
         self.chains = stack(
@@ -274,9 +292,10 @@ class Finetuning:
         finetuned = Measured.of(noise_free, self.gamma)
         tuned = finetuned.reward > before.reward
         best = jax.tree.map(lambda leaf: leaf[: int(one.last) + 1], one.best)
-        chain = Skills(best, self.run.method.plan.T)
+        chain = Skills(best, self.run.method.plan.T, self.run.env.action_size)
         return Reached(
             policy=choice.policy,
+            depth=self.run.tree[choice.policy].depth,
             found=choice.found,
             before=before,
             finetuned=finetuned,
@@ -349,9 +368,10 @@ TUNINGS: dict[str, Callable[[Run], Tuning]] = {
 
 
 def _skills(run: Run, policy: int) -> Skills:
-    """Those of a policy's chain."""
-    path = np.array(run.tree.path(policy), int)
-    return Skills(jax.tree.map(lambda leaf: leaf[path], run.actors), run.method.plan.T)
+    """A policy as it was found."""
+    path, plan = np.array(run.tree.path(policy), int), run.method.plan
+    chain = jax.tree.map(lambda leaf: leaf[path], run.actors)
+    return Skills(chain, plan.T, run.env.action_size, diffuses=plan.H > 0)
 
 
 def _number(task: Task) -> int:
@@ -379,6 +399,7 @@ def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -
     found, path = Measured.of(episodes, gamma), _path(episodes, _best(episodes, gamma))
     return Reached(
         policy=policy,
+        depth=run.tree[policy].depth,
         found=found.reward > 0,
         before=found,
         finetuned=found,

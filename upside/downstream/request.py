@@ -190,14 +190,16 @@ def ways(where: Path) -> dict[str, np.ndarray] | None:
 
 def load(where: Path) -> Skills:
     """The skills that were kept of a single task."""
-    asked = Request.read(where)
-    if asked is None or result(where) is None or not (where / ARRAYS).is_file():
+    asked, found = Request.read(where), result(where)
+    if asked is None or found is None or not (where / ARRAYS).is_file():
         raise UserError(f"{where} holds no goal that 'upside reach' is done with")
     run = Run.load((where / asked.run).resolve())
     arrays = safetensors.numpy.load((where / ARRAYS).read_bytes())
     center, scale = (jnp.asarray(arrays[f"skills.{name}"]) for name in ("center", "scale"))
     learner = reach.like(run, reach.TUNINGS[asked.tuning](run)).learner
-    return Skills(learner.acts(saved_mlp(arrays, "skills.mlp"), center, scale), run.method.plan.T)
+    actors = learner.acts(saved_mlp(arrays, "skills.mlp"), center, scale)
+    diffuses = not found["goals"][0]["tuned"] and run.method.plan.H > 0
+    return Skills(actors, run.method.plan.T, run.env.action_size, diffuses)
 
 
 def result(where: Path) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ class Choice:
 
     policy: int
     returns: np.ndarray
-    """Mean discounted return of every policy."""
+    """Mean discounted return of every candidate."""
     episodes: Episodes
     """Those of the one chosen."""
     interactions: int
@@ -48,8 +48,14 @@ class Choice:
             "policies": len(self.returns),
             "episodes": paid.size,
             "paid": int(paid.sum()),
-            "reward": float(self.returns[self.policy]),
+            "reward": float(self.returns.max()),
         }
+
+
+def candidates(run: Run) -> Sequence[int]:
+    """The policies to choose from. The root is one by its diffusing part; where policies have none (DIAYN's), it would be
+    a random walk that nobody has learned."""
+    return range(0 if run.method.plan.H or len(run) == 1 else 1, len(run))
 
 
 def explore(
@@ -60,8 +66,8 @@ def explore(
     policies: Sequence[int] | None = None,
     cores: int = 0,
 ) -> Seen:
-    """`episodes` of every policy (or of some), root first; the same for every task."""
-    paths, lengths = run.paths(range(len(run)) if policies is None else policies)
+    """`episodes` of every candidate (or of some policies); the same for every task."""
+    paths, lengths = run.paths(candidates(run) if policies is None else policies)
     roll, key = rollouts.of(run.env, cores or len(usable_cores())), jax.random.key(seed)
     plan, shape = run.method.plan, (len(paths), episodes, horizon, run.env.action_size)
     noise = np.zeros(shape, np.float32)
@@ -75,17 +81,18 @@ def choose(
     task: Task,
     gamma: float,
     seen: Seen,
+    policies: Sequence[int],
     rng: np.random.Generator,
 ) -> Choice:
-    """The policy with the largest mean discounted return; where none was paid, any of them."""
+    """Of these policies the one with the largest mean discounted return; where none was paid, any of them."""
     every = _judge(task, *seen)
     returns = np.asarray(discounted(every, gamma)).mean(axis=1)
     if not np.isfinite(returns).all():
         raise UserError("the reward is not a finite number at every state that was visited")
     best = np.flatnonzero(returns == returns.max())
-    policy = int(rng.choice(best))
-    own = jax.tree.map(lambda leaf: leaf[policy], every)
-    return Choice(policy, returns, own, int(np.asarray(every.length).sum()))
+    row = int(rng.choice(best))
+    own = jax.tree.map(lambda leaf: leaf[row], every)
+    return Choice(policies[row], returns, own, int(np.asarray(every.length).sum()))
 
 
 def as_it_is(run: Run, task: Task, policy: int, episodes: int, horizon: int, seed: int) -> Episodes:

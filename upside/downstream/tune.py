@@ -39,7 +39,7 @@ from upside.run import Run
 from upside.types import UserError, at_least
 
 BEST = 0.5  # of a batch is the best episode, where actors imitate
-RECIPE = 3  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
+RECIPE = 4  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,14 +65,19 @@ class Host:
         self, T: int, bank: Actor, path: np.ndarray, length: Any, key: PRNGKeyArray
     ) -> tuple[Any, np.ndarray]:
         stages = [_row(bank, int(z)) for z in path[: int(length)]]
+        played, saved = self._walked(T, stages, key)
+        return (stages, played.obs[:, -1], saved), played.features[0]
+
+    def _walked(
+        self, T: int, stages: list[Actor], key: PRNGKeyArray
+    ) -> tuple[Played, Saved | None]:
+        """One episode along these skills, and its end, if it can be put back."""
         ends: list[Any] = []
         look = (lambda simulator: ends.append(simulator.save())) if self.env.repeats else None
         segments = [(T, _follow(stage)) for stage in stages]
         played = self._play(1, lambda _: segments, key, look=look)
-        end, steps = played.obs[:, -1], T * len(stages)
         known = ends and not played.terminated.any()
-        saved = Saved(ends[0], steps, end[0]) if known else None
-        return (stages, end, saved), played.features[0]
+        return played, Saved(ends[0], T * len(stages), played.obs[0, -1]) if known else None
 
     def collect(
         self,
@@ -131,12 +136,26 @@ class Host:
         for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
             own, end = jax.random.fold_in(key, row), T * int(length)
             chain = [_row(bank, int(z)) for z in path[:length]]
-            played = self._chain_then_random(T, episodes, H, chain, None, own)
-            for seen in (played.obs, played.features):
-                fill = np.repeat(seen[:, end : end + 1], longest - end, axis=1)
-                parts.append(np.concatenate([seen[:, : end + 1], fill], axis=1))
-                parts.append(seen[:, end + 1 :])
+            for passed, after in self._executed(T, H, episodes, chain, own):
+                fill = np.repeat(passed[:, -1:], longest - end, axis=1)
+                parts += [np.concatenate([passed, fill], axis=1), after]
         return tuple(np.stack(parts[i::4]) for i in (0, 2, 1, 3))
+
+    def _executed(
+        self, T: int, H: int, episodes: int, chain: list[Actor], key: PRNGKeyArray
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Observations, then features, along the skills and after them."""
+        if self.env.repeats:
+            walked, saved = self._walked(T, chain, key)
+            if saved:
+                after = self._chain_then_random(T, episodes, H, [], None, key, saved=saved)
+                ways = (np.repeat(way, episodes, axis=0) for way in (walked.obs, walked.features))
+                return list(zip(ways, (after.obs[:, 1:], after.features[:, 1:]), strict=True))
+        played, points = (
+            self._chain_then_random(T, episodes, H, chain, None, key),
+            T * len(chain) + 1,
+        )
+        return [(seen[:, :points], seen[:, points:]) for seen in (played.obs, played.features)]
 
     def explore(
         self,
@@ -167,6 +186,7 @@ class Host:
         noise: np.ndarray | None,
         key: PRNGKeyArray,
         most: int | None = None,
+        saved: Saved | None = None,
     ) -> Played:
         key, random_key = jax.random.split(key)
         random = np.asarray(_uniform((episodes, max(steps, 0), self.env.action_size), random_key))
@@ -178,7 +198,7 @@ class Host:
             stages = [(T, follow(k)) for k in range(len(chain))]
             return [*stages, (max(steps, 0), lambda t, _: random[group, t])]
 
-        return self._play(episodes, segments, key, most)
+        return self._play(episodes, segments, key, most, saved)
 
     def chase(
         self,
