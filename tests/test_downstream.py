@@ -113,14 +113,29 @@ def test_the_policy_that_collects_most_is_chosen_and_every_step_is_counted(run):
     assert (obs[deepest, 0, -1] != obs[deepest, 1, -1]).any(), "then it diffuses"
     rng = np.random.default_rng(0)
     goal = tasks.goal(run.env, obs[deepest, 0, end], 0.5)
-    choice = select.choose(goal, 0.99, seen, rng)
+    choice = select.choose(goal, 0.99, seen, select.candidates(run), rng)
     assert choice.found
     assert choice.returns[choice.policy] == choice.returns.max() >= 0.99**end - 1e-6
     assert choice.interactions < len(run) * 4 * 60, "episodes end at the goal"
     nowhere = tasks.goal(run.env, np.array([49.0, 49.0]), 0.5)
-    blind = select.choose(nowhere, 0.99, seen, rng)
+    blind = select.choose(nowhere, 0.99, seen, select.candidates(run), rng)
     assert not blind.found
     assert blind.interactions == len(run) * 4 * 60
+
+
+def test_policies_without_a_diffusing_part_are_chosen_among_themselves_and_not_with_the_root(run):
+    """DIAYN's root would be a random walk, which nobody has learned."""
+    plan = dataclasses.replace(run.method.plan, H=0)
+    diayn = dataclasses.replace(run, method=dataclasses.replace(run.method, plan=plan))
+    assert list(select.candidates(run)) == list(range(len(run)))
+    assert list(select.candidates(diayn)) == list(range(1, len(run)))
+    obs, features, action = (np.asarray(leaf) for leaf in select.explore(diayn, 2, 20, seed=0))
+    assert obs.shape[0] == len(run) - 1
+    goal = tasks.goal(run.env, obs[1, 0, 10], 0.2)
+    seen = (obs, features, action)
+    policies = select.candidates(diayn)
+    choice = select.choose(goal, 0.99, seen, policies, np.random.default_rng(0))
+    assert choice.policy == 1 + int(np.argmax(choice.returns)), "a policy's number, not its row"
 
 
 def quick(run):
@@ -272,7 +287,26 @@ def test_the_discriminator_names_a_policy_for_a_known_goal(run):
     goal = tasks.goal(run.env, run.buffers[z].mean(0), 1.5)
     result = zero_shot(run, goal, horizon=60)
     assert result.policy == int(np.argmax(run.q(np.asarray(goal.place)[None])[0]))
-    assert result.tuning == 0
+    assert (result.tuning, result.depth) == (0, run.tree[result.policy].depth)
+
+
+def test_a_policy_that_is_kept_as_it_was_diffuses_where_it_did(run):
+    """So what is kept does what was reported; the root is nothing but its diffusing part."""
+    z = max(range(len(run)), key=lambda z: run.tree[z].depth)
+    for policy in (0, z):
+        skills, depth = reach._skills(run, policy), run.tree[policy].depth
+        state, obs = run.env.reset(jax.random.key(0))
+        path, _ = run.rollout(policy)
+        for t in range(10 * depth):
+            np.testing.assert_allclose(obs, path[t], atol=1e-4)
+            step = run.env.step(state, skills(obs, t), jax.random.key(0))
+            state, obs = step.state, step.obs
+        with pytest.raises(UserError, match=f"from step {10 * depth} on this policy diffuses"):
+            skills(obs, 10 * depth)
+        drawn = [skills(obs, 10 * depth, jax.random.key(i)) for i in range(200)]
+        assert np.shape(drawn) == (200, 2)
+        assert np.abs(drawn).max() <= 1
+        assert np.ptp(drawn) > 1.9
 
 
 def test_ones_own_reward_is_learned_in_python(run):
@@ -357,6 +391,7 @@ def test_the_skills_that_were_kept_can_be_loaded_and_do_it_again(run, tmp_path, 
         step = env.step(state, skills(obs, steps), jax.random.key(0))
         state, obs, steps = step.state, step.obs, steps + 1
     assert steps == said["finetuned"]["steps"]
+    assert not skills.diffuses
     with pytest.raises(UserError, match="no goal"):
         upside.load_skills(tmp_path / "run")
 
@@ -432,6 +467,7 @@ def test_a_run_without_policies_is_refused(run, tmp_path, capsys):
         (["--goal", "left"], "40,45"),
         (["--goal", "4,4", "--radius", "-1"], "--radius"),
         (["--goal", "4,4", "--budget", "1000"], "give at least"),
+        (["--goal", "4,4", "--seed", "-1"], "--seed -1 is not at least 0"),
         ([], "goal"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from upside import cli, envs, methods
 from upside.experiments import catalogue, executor, finetune, goals, pictures, selection, tables
 from upside.experiments.statistics import iqm, summary
-from upside.experiments.tasks import perform, perform_here, task
+from upside.experiments.tasks import Broken, perform, perform_here, task
 from upside.run import Run
 from upside.runs import RunDirectory
 from upside.types import UserError
@@ -157,9 +157,13 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
     assert cli.main(command) == 0
     out = capfd.readouterr().out
     assert "29.17 ± 0.57" in out, "the paper's figure stands beside ours"
+    assert "1 of 2: random-" in out, "a line when each has ended"
+    assert "2 of 2: random-" in out
     assert "difference" in out
     data = json.loads((tmp_path / "coverage-mazes" / "table.json").read_text())
     cell = data["table"]["random"]["bottleneck-maze"]
+    asked = "upside reproduce coverage-mazes --rows random --seeds"
+    assert data["command"] == f"{asked} 3 --interactions 40000"
     assert cell["seeds"] == [3]
     assert all(15 <= value <= 40 for value in cell["values"])
     assert cell["interactions"] == [40_000], "random actions use up their budget"
@@ -172,6 +176,7 @@ def test_the_command_makes_a_table_and_a_second_call_repeats_nothing(tmp_path, c
     assert cli.main(command) == 0
     more = json.loads((tmp_path / "coverage-mazes" / "table.json").read_text())
     cell = more["table"]["random"]["bottleneck-maze"]
+    assert more["command"] == f"{data['command']}; {asked} 4 --interactions 40000"
     assert cell["seeds"] == [3, 4], "a table is added to"
     assert len(more["configurations"]) == 1
     assert len(more["configurations"][0]["runs"]) == len(more["runs"]) == 4
@@ -276,15 +281,15 @@ def test_means_over_goals_and_runs_by_hand():
     never = measured(0.0, 0.0, None)
     half, near, far = measured(0.3, 0.5, 60), measured(0.6, 1.0, 50), measured(0.4, 1.0, 90)
     goals_of = lambda *pairs: [  # noqa: E731
-        {"before": a, "finetuned": b, "stochastic": b} for a, b in pairs
+        {"depth": d, "before": a, "finetuned": b, "stochastic": b}
+        for d, (a, b) in zip((1, 2, 3, 3), pairs, strict=True)
     ]
     runs = [
         {"goals": goals_of((half, near), (half, never), (never, never), (never, never))},
         {"goals": goals_of((near, near), (never, far), (never, never), (never, never))},
     ]
     data = {"goals": [{"region": region} for region in (3, 3, 7, 7)]}
-    entry = {"runs": runs, "unsupervised_interactions": [10, 10], "steps": goals._steps(runs)}
-    entry |= {when: goals._mean(runs, when) for when in goals.WHEN}
+    entry = goals._entry(runs=runs, unsupervised_interactions=[10, 10])
     assert entry["before"]["values"] == pytest.approx([0.15, 0.15])
     assert entry["finetuned"]["values"] == pytest.approx([0.15, 0.25])
     assert entry["finetuned"]["mean"] == pytest.approx(0.2)
@@ -296,19 +301,41 @@ def test_means_over_goals_and_runs_by_hand():
     assert cells["row"][0, 3] == pytest.approx(0.4)
     assert cells["row"][1, 3] == 0
     assert np.isnan(cells["row"]).sum() == 14, "no goals there"
-    assert "| 55, 50 | 1 | 7 |" in goals.markdown({**data, "table": {"row": entry}})
+    table = {**data, "table": {"row": entry}}
+    assert "| row | 2 | 10 | " in goals.markdown(table)
+    assert "| 55, 50 | 1 | 7 |" in goals.markdown(table)
+    depths = goals.by_depth(table)
+    assert "| 1 | 2 | 75%, 100%, 100% | 55, 50 |" in depths
+    assert "| 2 | 2 | 25%, 50%, 50% | - |" in depths
+    assert "| 3 | 4 | 0%, 0%, 0% | - |" in depths
 
 
 def test_goals_of_an_earlier_call_stay_if_they_were_asked_the_same():
     experiment = catalogue.get("goals-u-maze")
-    asked = {"env": "u-maze", "budget_per_goal": 300, "goals": [{"place": [1.0, 2.0]}]}
-    before = {**asked, "table": {"icm": "old", "td3": "old"}}
-    now = {**asked, "table": {"td3": "new", "upside": "new"}}
-    together = goals.added(experiment, before, now)["table"]
-    assert list(together.items()) == [("upside", "new"), ("td3", "new"), ("icm", "old")]
-    dearer = {**before, "budget_per_goal": 600}
-    assert goals.added(experiment, dearer, now)["table"] == now["table"]
-    assert goals.added(experiment, {}, now)["table"] == now["table"]
+    asked = {"env": "u-maze", "budget_per_goal": 300, "goals": [{"place": [1.0, 2.0]}], "recipe": 4}
+    goal = {w: measured(0.5, 1.0, 50) for w in goals.WHEN} | {"depth": 1}
+
+    def row(*seeds, tuning="same"):
+        config = {"runs": [{"seed": seed} for seed in seeds], "method": "random"}
+        runs = [{"goals": [goal], "seed": seed} for seed in seeds]
+        spent = [0] * len(seeds)
+        return goals._entry(
+            seeds=list(seeds), configurations=[config], tuning=tuning, runs=runs,
+            unsupervised_interactions=spent,
+        )  # fmt: skip
+
+    before = {**asked, "command": "a", "table": {"icm": row(0), "td3": row(0, 1), "sac": row(0)}}
+    now = {**asked, "command": "b"}
+    now["table"] = {"td3": row(1, 2), "upside": row(0), "sac": row(1, tuning="other")}
+    together = goals.added(experiment, before, now)
+    assert list(together["table"]) == ["upside", "td3", "sac", "icm"]
+    td3 = together["table"]["td3"]
+    assert td3["seeds"] == [run["seed"] for run in td3["runs"]] == [0, 1, 2], "seeds are added"
+    assert [[r["seed"] for r in c["runs"]] for c in td3["configurations"]] == [[1, 2], [0]]
+    assert together["table"]["sac"]["seeds"] == [1], "not to those that were learned otherwise"
+    assert together["command"] == "a; b"
+    for other in ({**before, "budget_per_goal": 600}, {**before, "recipe": 3}, {}):
+        assert goals.added(experiment, other, now)["table"] == now["table"]
 
 
 def test_a_learning_curve_is_the_mean_of_steps_up():
@@ -368,8 +395,12 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
     assert "another budget" in capfd.readouterr().err
     (run,) = catalogue.tasks("goals-u-maze", tmp_path, ["td3"], [1])
     (poor,) = goals.following("poor", catalogue.get("goals-u-maze"), [run], tmp_path, 500)[:1]
-    with pytest.raises(UserError, match="--goal-budget 500 is too little"):
+    with pytest.raises(Broken, match="--goal-budget 500 is too little"):
         poor.start()
+    assert data["table"]["td3"]["unsupervised_interactions"] == [0]
+    assert (
+        data["command"] == "upside reproduce goals-u-maze --rows td3 --seeds 1 --goal-budget 3000"
+    )
 
 
 @pytest.mark.parametrize(
@@ -384,6 +415,8 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
         (["coverage-mazes", "--rows"], "--rows needs a value"),
         (["coverage-mazes", "--seeds", "--workers", "2"], "--seeds needs a value"),
         (["coverage-mazes", "--row", "random"], "no option --row here: did you mean --rows?"),
+        (["coverage-mazes", "--goal-budget", "9"], "coverage-mazes has none"),
+        (["goals-u-maze", "--rows", "diayn-20", "--goal-budget", "9999"], "give at least 40000"),
     ],
 )
 def test_mistakes_get_one_line_and_exit_code_2(words, said, tmp_path, capsys, monkeypatch):
@@ -393,6 +426,16 @@ def test_mistakes_get_one_line_and_exit_code_2(words, said, tmp_path, capsys, mo
     assert said in error
     assert len(error.strip().splitlines()) == 1
     assert not list(tmp_path.rglob("config.json"))
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("foo", "is no address"), ("foo:bar", "is no address"), ("127.0.0.1:9", "nobody answers")],
+)
+def test_a_ray_cluster_that_is_not_there_is_refused_at_once(address, said):
+    """Before Ray itself is asked, which would wait for minutes."""
+    with pytest.raises(UserError, match=f"--ray {address}.*{said}"):
+        executor.answers(address)
 
 
 def test_reproduce_alone_lists_what_it_knows():

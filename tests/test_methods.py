@@ -66,7 +66,9 @@ def test_settings_that_are_no_options_change_nothing():
     method = quick("diayn")
     of_trees = {"consolidated_weight", "keep_discriminator", "rehearsal"}
     of_diffusing_parts = {"H", "jitter", "feature_scale", "self_imitation", "imitation"}
-    assert method.idle() == of_trees | of_diffusing_parts
+    of_other_methods = {"states", "prior", "novelty"}
+    assert method.idle() == of_trees | of_diffusing_parts | of_other_methods
+    assert quick("smm").idle() == method.idle() - {"novelty"}
     others = method.replace({"jitter": 5.0, "feature_scale": 2.0, "consolidated_weight": 9.0})
     both = [Discovery(envs.make("u-maze"), m, 0, 2000) for m in (method, others)]
     seen = [

@@ -43,7 +43,7 @@ def parse(kind: Callable[..., Any], command: str, arguments: list[str], **option
 def _plain_words(line: str, arguments: list[str]) -> str:
     """What the parser says, without Python's own words and without the values of options that there are not."""
     if line.startswith("Unrecognized"):
-        options = list(dict.fromkeys(re.findall(r"--?[A-Za-z][\w-]*", line)))
+        options = list(dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", line)))
         typed = {word.partition("=")[0].replace("_", "-") for word in arguments}
         wrong = [option for option in options if option in typed]
         meant = [option for option in options if option not in typed]

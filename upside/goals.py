@@ -15,7 +15,7 @@ from upside.downstream.request import Job, Request
 from upside.run import Run
 from upside.runs import RunDirectory
 from upside.session import Interruptible
-from upside.types import UserError
+from upside.types import UserError, at_least
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +44,7 @@ def reach(options: Reach) -> None:
     """What the command does."""
     name = options.goal.replace(",", "_") + ("-zero-shot" if options.zero_shot else "")
     where = options.output or options.run_dir / "reach" / name
+    at_least(options, 0, "seed")
     run = Run.load(options.run_dir)
     tasks.goal(run.env, place(options.goal), options.radius)
     if len(run) < 2:

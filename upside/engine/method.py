@@ -68,6 +68,9 @@ class Method:
         names = {
             "H": isinstance(self.reward, StateReward),  # is paid for the directed part alone
             "code_size": True,  # the judge's
+            "states": True,  # say which method it is
+            "prior": True,
+            "novelty": not self.reward.novelty,
             "jitter": not self.plan.H,  # in radii of a diffusing part
             "feature_scale": not self.plan.H,
             "consolidated_weight": alone and not self.plan.H,

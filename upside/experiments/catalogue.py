@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from upside.experiments import control, finetune, goals, pictures, selection, tables
+from upside.experiments.goals import SCRATCH
 from upside.experiments.tasks import Task, task
 from upside.types import unknown
 
 MAZES = ("bottleneck-maze", "u-maze")
-SCRATCH = "scratch"  # runs that nothing is taken from
 BASELINES, UPSIDE = 10_000_000, 1_000_000  # interactions, as in App. C
 
 
@@ -50,6 +49,14 @@ class Experiment:
     """The experiment whose runs it shows: none is made twice."""
     following: Callable[[str, Experiment, list[Task], Path, int], list[goals.Goals]] | None = None
     """Tasks that begin when the runs are done; the report is of them."""
+    ask: goals.Ask = goals.everywhere
+    """What these tasks ask of the policies."""
+    asked: str = ""
+    """The call that is answered, where it is more than the name."""
+
+    def command(self, name: str) -> str:
+        """What results say that made them."""
+        return self.asked or f"upside reproduce {name}"
 
     def size(self) -> str:
         """How many runs of how many interactions."""
@@ -301,7 +308,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         envs=("ant",),
         seeds=(0, 1),
         runs_of="coverage-control",
-        following=functools.partial(goals.following, ask=finetune.around),
+        following=goals.following,
+        ask=finetune.around,
     ),
     "finetune-control": Experiment(
         "App. D: Half-Cheetah beyond x = 15 and Walker2d beyond x = 4",
@@ -310,7 +318,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         envs=("half-cheetah", "walker2d"),
         seeds=(0, 1),
         runs_of="coverage-control",
-        following=functools.partial(goals.following, ask=finetune.farther),
+        following=goals.following,
+        ask=finetune.farther,
     ),
     "coverage-foreign": Experiment(
         "ours: buckets covered over interactions on environments that come with Gymnasium",

@@ -65,7 +65,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
             table.setdefault(env, {})[row] = ends | {"curves": runs}
             cells = [_cell(ends[name]) if name in ends else "-" for name in COUNTS]
             lines.append(f"| {env} | {row} | {' | '.join(cells)} | {len(runs)} |")
-    data = {**tables.about(name, done), "table": table}
+    data = {**tables.about(experiment.command(name), done), "table": table}
     (where / "curves.json").write_text(json.dumps(data, indent=1) + "\n")
     picture(curves).savefig(where / "coverage.png", dpi=130)
     text = "\n".join(lines) + "\n"

@@ -7,6 +7,7 @@ after a lost machine and placement are Ray's.
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,6 +15,8 @@ from typing import Any
 
 from upside.experiments.tasks import ENVIRONMENT, Work, perform, perform_here
 from upside.types import UserError
+
+ANSWERS = 5.0  # seconds in which a Ray cluster's head must answer
 
 
 def local(tasks: Sequence[Work], workers: int) -> Iterator[tuple[Work, str]]:
@@ -34,6 +37,19 @@ def local(tasks: Sequence[Work], workers: int) -> Iterator[tuple[Work, str]]:
             raise
 
 
+def answers(address: str) -> None:
+    """Refuse an address that is none, or where nobody listens: Ray itself would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        raise UserError(
+            f"--ray {address} is no address: try 10.0.0.1:6379, or auto to start Ray here"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWERS).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--ray {address}: nobody answers there ({error})") from None
+
+
 def ray(tasks: Sequence[Work], address: str) -> Iterator[tuple[Work, str]]:
     """Tasks of a Ray cluster, one core each; `auto` starts one here if there is none.
 
@@ -45,8 +61,8 @@ def ray(tasks: Sequence[Work], address: str) -> Iterator[tuple[Work, str]]:
     options: dict[str, Any] = {} if address == "auto" else {"address": address}
     try:
         cluster.init(log_to_driver=False, logging_level=logging.WARNING, **options)
-    except ConnectionError as error:
-        raise UserError(f"--ray {address}: {error}") from None
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"--ray {address}: {str(error).splitlines()[0]}") from None
     # In the worker itself, a fresh one for each run: when its machine is lost, so is the run, and
     # no orphan writes on beside the one that continues it.
     remote = cluster.remote(

@@ -13,7 +13,7 @@ from upside.envs.bodies import CONTROL
 from upside.experiments.goals import Goals, sample, unsupervised
 from upside.experiments.statistics import summary
 from upside.types import World
-from upside.version import __version__
+from upside.version import __version__, commit
 
 if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
@@ -50,10 +50,11 @@ def _groups(done: list[Goals]) -> dict[tuple[str, str], list[Goals]]:
     return groups
 
 
-def _data(name: str, done: list[Goals]) -> dict[str, Any]:
+def _data(command: str, done: list[Goals]) -> dict[str, Any]:
     return {
-        "command": f"upside reproduce {name}",
+        "command": command,
         "version": __version__,
+        "commit": commit(),
         "budget_per_goal": done[0].budget,
     }
 
@@ -86,7 +87,7 @@ def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> 
         reward = entry["reward_after"]["mean"]
         lines.append(f"| {row} | {spent:,.0f} | {before:.0%} | {after:.0%} | {reward:.3f} |")
     (where / "goals.json").write_text(
-        json.dumps({**_data(name, done), "table": table}, indent=1) + "\n"
+        json.dumps({**_data(experiment.command(name), done), "table": table}, indent=1) + "\n"
     )
     text = "\n".join(lines) + "\n"
     (where / "goals.md").write_text(text)
@@ -117,7 +118,7 @@ def beyond(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
         table.setdefault(env, {})[row] = entry
         ours = [f"{entry[w]['mean']:.1f}" for w in ("before", "fine-tuned")]
         lines.append(f"| {env} | {row} | {' | '.join(ours)} | {cell[0]:.1f} ± {cell[1]:.1f} |")
-    data = {**_data(name, done), "thresholds": THRESHOLDS, "table": table}
+    data = {**_data(experiment.command(name), done), "thresholds": THRESHOLDS, "table": table}
     (where / "finetune.json").write_text(json.dumps(data, indent=1) + "\n")
     text = "\n".join(lines) + "\n"
     (where / "finetune.md").write_text(text)

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from upside.downstream import request
+from upside import envs
+from upside.downstream import request, select
 from upside.downstream.reach import TUNINGS
 from upside.downstream.request import Request
-from upside.downstream.tune import Tuning
+from upside.downstream.tune import RECIPE, Tuning
 from upside.experiments.statistics import summary
 from upside.experiments.tables import about
-from upside.experiments.tasks import Task
+from upside.experiments.tasks import Broken, Task
 from upside.run import Run
 from upside.runs import RunDirectory
 from upside.types import UserError, World
-from upside.version import __version__
+from upside.version import __version__, commit
 
 if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
 
 SIDE, GOAL_SEEDS = 4, 3
+SCRATCH = "scratch"  # runs that nothing is taken from
 WHEN = ("before", "finetuned", "stochastic")
 """A policy as it was found, after fine-tuning without noise, and with the noise of exploration."""
 HORIZON = 200  # H_max on the mazes (App. C)
@@ -90,13 +92,11 @@ class Goals:
             asked.start(self.path)
 
     def _afford(self, horizon: int) -> None:
-        policies = len(RunDirectory.open(self.run.path).load_tree()[0]["nodes"])
-        needed = policies * Tuning().n_explo * horizon
-        if self.budget < needed:
-            raise UserError(
-                f"--goal-budget {self.budget} is too little to try the {policies} policies of "
-                f"{self.run.path.name} {Tuning().n_explo} times: give at least {needed}, and some to fine-tune one"
-            )
+        """A tree's policies are not known before it is made: the others need not wait for it."""
+        try:
+            afford(self.budget, len(select.candidates(Run.load(self.run.path))), horizon, self.name)
+        except UserError as error:
+            raise Broken(str(error)) from None
 
     def done(self) -> bool:
         return request.result(self.path) is not None
@@ -105,18 +105,35 @@ class Goals:
         return request.progress(self.path)
 
 
+def afford(budget: int, policies: int, horizon: int, row: str) -> None:
+    """Refuse a budget that is too little to try so many policies."""
+    needed = policies * Tuning().n_explo * horizon
+    if budget < needed:
+        raise UserError(
+            f"--goal-budget {budget} is too little to try the {policies} policies of {row} "
+            f"{Tuning().n_explo} times: give at least {needed}, and some to fine-tune one"
+        )
+
+
+def check(experiment: Experiment, rows: Sequence[str], budget: int) -> None:
+    """Refuse, before any run is made, a budget that is too little for as many policies as there will be."""
+    for env in experiment.envs:
+        horizon = experiment.ask(envs.make(env))["horizon"]
+        for name in rows or experiment.rows:
+            afford(budget, experiment.rows[name].settings.get("num_skills", 1), horizon, name)
+
+
 def following(
     name: str,
     experiment: Experiment,
     done: list[Task],
     output: Path,
     budget: int,
-    ask: Ask = everywhere,
 ) -> list[Goals]:
     """The tasks that begin when the runs are done: each row's tuning on each of its runs."""
     where = lambda row, run: output / name / f"{row}-{run.config.env}-{run.config.seed}"  # noqa: E731
     return [
-        Goals(row, where(row, run), run, entry.tuning, budget, ask)
+        Goals(row, where(row, run), run, entry.tuning, budget, experiment.ask)
         for row, entry in experiment.rows.items()
         for run in done
         if run.name == (entry.run or row)
@@ -130,10 +147,10 @@ def report(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
 
     directory, file = RunDirectory(where), where / "goals.json"
     before = json.loads(file.read_text()) if file.is_file() else {}
-    data = added(experiment, before, results(name, done))
+    data = added(experiment, before, results(experiment.command(name), done))
     for entry in data["table"].values():
         entry["regions_never_reached"] = _never(data, entry)
-    text = markdown(data)
+    text = markdown(data) + by_depth(data)
     directory.keep("goals.json", json.dumps(data) + "\n")
     directory.keep("goals.md", text)
     said = [text]
@@ -156,31 +173,52 @@ def report(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
 
 def added(experiment: Experiment, before: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     """With the rows of an earlier call that were asked the same: in the order of the experiment."""
-    asked = ("env", "budget_per_goal", "goals")
-    same = all(before.get(part) == data[part] for part in asked)
-    rows = {**(before["table"] if same else {}), **data["table"]}
-    return {**data, "table": {row: rows[row] for row in experiment.rows if row in rows}}
+    asked = ("env", "budget_per_goal", "goals", "recipe")
+    if any(before.get(part) != data[part] for part in asked):
+        return data
+    rows = dict(before["table"])
+    for row, entry in data["table"].items():
+        rows[row] = _joined(rows[row], entry) if row in rows else entry
+    return {
+        **data,
+        "command": "; ".join(dict.fromkeys([before["command"], data["command"]])),
+        "table": {row: rows[row] for row in experiment.rows if row in rows},
+    }
 
 
-def results(name: str, done: list[Goals]) -> dict[str, Any]:
+def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A row with the seeds of an earlier call, where they were learned alike."""
+    alike = old["tuning"] == json.loads(json.dumps(new["tuning"]))
+    kept = [i for i, seed in enumerate(old["seeds"]) if alike and seed not in new["seeds"]]
+    configurations = list(new["configurations"])
+    for config in old["configurations"]:
+        runs = [run for run in config["runs"] if run["seed"] in {old["seeds"][i] for i in kept}]
+        configurations += [{**config, "runs": runs}] if runs else []
+    parts = {
+        part: [old[part][i] for i in kept] + new[part]
+        for part in ("seeds", "unsupervised_interactions", "runs")
+    }
+    return _entry(configurations=configurations, tuning=new["tuning"], **parts)
+
+
+def results(command: str, done: list[Goals]) -> dict[str, Any]:
     """Every goal's numbers, and means over goals for each row; the unsupervised seed is the unit of replication."""
     places = sample(done[0].run.config.environment())
     table: dict[str, Any] = {}
     for row in dict.fromkeys(task.name for task in done):
         runs = [task for task in done if task.name == row]
-        found = [json.loads((task.path / "result.json").read_text()) for task in runs]
-        table[row] = {
-            "seeds": [task.run.config.seed for task in runs],
-            "configurations": about(name, [task.run for task in runs])["configurations"],
-            "tuning": tuning(runs[0]),
-            "unsupervised_interactions": [unsupervised(task) for task in runs],
-            **{when: _mean(found, when) for when in WHEN},
-            "steps": _steps(found),
-            "runs": found,
-        }
+        table[row] = _entry(
+            seeds=[task.run.config.seed for task in runs],
+            configurations=about(command, [task.run for task in runs])["configurations"],
+            tuning=tuning(runs[0]),
+            unsupervised_interactions=[unsupervised(task) for task in runs],
+            runs=[json.loads((task.path / "result.json").read_text()) for task in runs],
+        )
     return {
-        "command": f"upside reproduce {name}",
+        "command": command,
         "version": __version__,
+        "commit": commit(),
+        "recipe": RECIPE,
         "env": done[0].run.config.env,
         "budget_per_goal": done[0].budget,
         "goals": [{"region": r, "seed": s, "place": p} for (r, s), p in places.items()],
@@ -189,13 +227,22 @@ def results(name: str, done: list[Goals]) -> dict[str, Any]:
     }
 
 
+def _entry(**row: Any) -> dict[str, Any]:
+    """A row: its runs, and what they come to."""
+    found = row["runs"]
+    means = {when: _mean(found, when) for when in WHEN}
+    return {**row, **means, "steps": _steps(found), "depths": _depths(found)}
+
+
 def tuning(task: Goals) -> dict[str, Any]:
     """How its chains are fine-tuned, in full."""
     return dataclasses.asdict(TUNINGS[task.tuning](Run.load(task.run.path)))
 
 
 def unsupervised(task: Goals) -> int:
-    """Interactions of the run whose policies are fine-tuned."""
+    """Interactions of the run whose policies are fine-tuned; none where nothing was learned before."""
+    if task.run.name == SCRATCH:
+        return 0
     return RunDirectory.open(task.run.path).load_tree()[0]["summary"]["interactions"]
 
 
@@ -209,32 +256,70 @@ def _mean(found: list[dict[str, Any]], when: str) -> dict[str, Any]:
 def _steps(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean τ before and after, over the goals that were reached both times; and how many were lost."""
     every = [(goal["before"], goal["finetuned"]) for run in found for goal in run["goals"]]
+    return _both(every)
+
+
+def _both(every: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
     both = [(a["steps"], b["steps"]) for a, b in every if a["success"] and b["success"]]
     before, after = np.mean(both, axis=0).tolist() if both else (None, None)
     lost = sum(a["success"] > 0 and b["success"] == 0 for a, b in every)
     return {"goals": len(both), "before": before, "after": after, "lost": lost}
 
 
+def _depths(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each depth of the chosen policy: how many goals, how many were reached, and in how many steps."""
+    every = [goal for run in found for goal in run["goals"]]
+    depths: dict[str, Any] = {}
+    for depth in sorted({goal["depth"] for goal in every}):
+        these = [goal for goal in every if goal["depth"] == depth]
+        success = {f"success_{w}": float(np.mean([g[w]["success"] for g in these])) for w in WHEN}
+        steps = _both([(goal["before"], goal["finetuned"]) for goal in these])
+        depths[str(depth)] = {"chosen": len(these), **success, "steps": steps}
+    return depths
+
+
+def by_depth(data: dict[str, Any]) -> str:
+    """How goals fare that chains of one skill, of two, and so on were chosen for; of rows that have chains."""
+    lines = []
+    for row, entry in data["table"].items():
+        if len(entry["depths"]) < 3:
+            continue
+        lines += [
+            f"\n{row}: goals by the depth of the policy that was chosen\n",
+            "| depth | goals | success before, after, with noise | τ before, after |",
+            "|---" * 4 + "|",
+        ]
+        for depth, of in entry["depths"].items():
+            success = ", ".join(f"{of[f'success_{when}']:.0%}" for when in WHEN)
+            lines.append(f"| {depth} | {of['chosen']} | {success} | {_shown(of['steps'])} |")
+    return "\n".join([*lines, ""])
+
+
+def _shown(steps: dict[str, Any]) -> str:
+    return f"{steps['before']:.0f}, {steps['after']:.0f}" if steps["goals"] else "-"
+
+
 def markdown(data: dict[str, Any]) -> str:
     """One line a row: means over goals and runs; the interval is of the IQM over runs."""
     lines = [
-        "| row | unsupervised | before | fine-tuned | IQM [95 %] | with noise "
+        "| row | runs | unsupervised | before | fine-tuned | IQM [95 %] | with noise "
         "| success before, after, with noise | τ before, after | goals lost | regions never reached |",
-        "|---" * 10 + "|",
+        "|---" * 11 + "|",
     ]
     for row, entry in data["table"].items():
         after, steps = entry["finetuned"], entry["steps"]
         interval = after["interval"]
         cells = [
             row,
-            f"{np.mean(entry['unsupervised_interactions']):,.0f}",
+            str(len(entry["runs"])),
+            f"{spent:,.0f}" if (spent := np.mean(entry["unsupervised_interactions"])) else "-",
             f"{entry['before']['mean']:.3f}",
             f"{after['mean']:.3f}",
             f"{after['iqm']:.3f}"
             + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""),
             f"{entry['stochastic']['mean']:.3f}",
             ", ".join(f"{entry[when]['success']:.0%}" for when in WHEN),
-            f"{steps['before']:.0f}, {steps['after']:.0f}" if steps["goals"] else "-",
+            _shown(steps),
             str(steps["lost"]),
             ", ".join(map(str, _never(data, entry))) or "none",
         ]

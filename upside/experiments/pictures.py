@@ -70,7 +70,7 @@ def discriminability(name: str, experiment: Experiment, done: list[Task], where:
     for row, runs in groups.items():
         at, lines = compare.over_interactions(runs)
         curves[row] = {"at": at.round().tolist(), "runs": lines.round(4).tolist()}
-    data = {**tables.about(name, done), "curves": curves}
+    data = {**tables.about(experiment.command(name), done), "curves": curves}
     (where / f"{name}.json").write_text(json.dumps(data) + "\n")
     return _save(compare.discriminability(groups), where / f"{name}.png")
 

@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from upside.experiments import catalogue, executor
+from upside.experiments import catalogue, executor, goals
 from upside.experiments.tasks import Broken, Work
 from upside.runs import RunDirectory
-from upside.types import UserError
+from upside.types import UserError, flag
 from upside.version import __version__
 
 W = TypeVar("W", bound=Work)
+GOAL_BUDGET = 300_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Reproduce:
     """Seeds of every row (default: the experiment's own, three for a table)."""
     interactions: int | None = None
     """Budget of every run (default: the experiment's own; in the paper's table 1e7, for UPSIDE 1e6)."""
-    goal_budget: int = 300_000
-    """Interactions for each goal of goals-..., the selection of a policy included."""
+    goal_budget: int | None = None
+    """Interactions for each goal of goals-..., the selection of a policy included (default: 300000)."""
     workers: int = os.cpu_count() or 1
     """Runs at a time, one core each."""
     ray: str | None = None
@@ -51,16 +52,28 @@ class Reproduce:
             raise UserError(f"--workers {self.workers} is less than 1: give at least 1")
         if self.interactions is not None and self.interactions < 1:
             raise UserError(f"--interactions {self.interactions} is less than 1: try 1000000")
-        if self.goal_budget < 1:
-            raise UserError(f"--goal-budget {self.goal_budget} is less than 1: try 300000")
+        if self.goal_budget is not None and self.goal_budget < 1:
+            raise UserError(f"--goal-budget {self.goal_budget} is less than 1: try {GOAL_BUDGET}")
         if self.ray and not importlib.util.find_spec("ray"):
             raise UserError("--ray needs Ray: pip install 'upside[ray]'")
+        if self.ray and self.ray != "auto":
+            executor.answers(self.ray)
+
+    def command(self, name: str) -> str:
+        """What results say that made them: what was asked, not where or by whom it was done."""
+        said = ["upside", "reproduce", name]
+        for part in ("rows", "envs", "seeds", "interactions", "goal_budget"):
+            value = getattr(self, part)
+            if value:
+                said += [flag(part), *map(str, value if isinstance(value, tuple) else (value,))]
+        return " ".join(said)
 
 
 def reproduce(name: str, options: Reproduce) -> int:
     """Do what is left to do, say what failed, show what is done."""
     options.check()
-    experiment = catalogue.get(name)
+    experiment = dataclasses.replace(catalogue.get(name), asked=options.command(name))
+    budget = options.goal_budget or GOAL_BUDGET
     _of_this_version(options.output / name)
     every = catalogue.tasks(
         name,
@@ -70,10 +83,14 @@ def reproduce(name: str, options: Reproduce) -> int:
         options.interactions,
         list(options.envs),
     )
+    if experiment.following is not None:
+        goals.check(experiment, options.rows, budget)
+    elif options.goal_budget is not None:
+        raise UserError(f"--goal-budget is for goals: {name} has none, leave it out")
     runs, failed = _complete(every, options)
     done: Sequence[Work] = runs
     if experiment.following is not None:
-        after = experiment.following(name, experiment, runs, options.output, options.goal_budget)
+        after = experiment.following(name, experiment, runs, options.output, budget)
         chosen = [task for task in after if not options.rows or task.name in options.rows]
         done, more = _complete(chosen, options)
         failed += more
@@ -117,25 +134,31 @@ def _complete(every: Sequence[W], options: Reproduce) -> tuple[list[W], int]:
 def _run(every: Sequence[Work], left: Sequence[Work], options: Reproduce) -> dict[Work, str]:
     failed: dict[Work, str] = {}
     work = executor.ray(left, options.ray) if options.ray else executor.local(left, options.workers)
-    with _display(every, left):
-        for task, reason in work:
+    with _display(every, left) as display:
+        for number, (task, reason) in enumerate(work, len(every) - len(left) + 1):
             if reason:
                 failed[task] = reason
+            display.said(f"{number} of {len(every)}: {task.path.name} {reason or 'done'}")
     return failed
 
 
 class _display:
-    """How far all runs are: a line for each that is under way, in a terminal only."""
+    """How far all runs are: in a terminal a line for each that is under way, elsewhere one when each has ended."""
 
     def __init__(self, every: Sequence[Work], left: Sequence[Work]):
         self.every, self.left = every, left
         self.live = Live(console=Console(), refresh_per_second=1, transient=True)
         self.ended = threading.Event()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _display:
         if self.live.console.is_terminal:
             self.live.start()
             threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def said(self, line: str) -> None:
+        if not self.live.console.is_terminal:
+            print(line, flush=True)
 
     def __exit__(self, *_: object) -> None:
         self.ended.set()

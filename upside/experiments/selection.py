@@ -81,7 +81,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
             lines.append(f"| {method} | {candidate} | {by} | {mean:.2f} | {mark} |")
     runs_made = {t.path.name: found[t] for t in done}
     everything = {
-        **tables.about(name, done),
+        **tables.about(experiment.command(name), done),
         "methods": data,
         "runs": runs_made,
         "interactions": done[0].config.max_interactions,

@@ -15,7 +15,7 @@ from upside.engine.method import Method
 from upside.experiments.statistics import summary
 from upside.experiments.tasks import Task, kept
 from upside.runs import RunDirectory
-from upside.version import __version__
+from upside.version import __version__, commit
 
 if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
@@ -36,7 +36,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
     new = {one.path.name: {"row": one.name, **kept(one, "coverage.json", measure)} for one in done}
     file = where / "table.json"
     before = json.loads(file.read_text()) if file.is_file() else {}
-    data = results(name, experiment, done, new, before)
+    data = results(experiment.command(name), experiment, done, new, before)
     text = markdown(data)
     lost = sorted(set(before.get("runs", {})) - set(data["runs"]))
     if lost:
@@ -48,7 +48,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
 
 
 def results(
-    name: str,
+    command: str,
     experiment: Experiment,
     done: list[Task],
     new: dict[str, dict[str, Any]],
@@ -58,7 +58,7 @@ def results(
 
     Of the table `before`, runs are kept that had the configuration which their row has now.
     """
-    head = about(name, done)
+    head = about(command, done)
     old = _still_valid(experiment, done, before)
     for config in before.get("configurations", []):
         others = [run for run in config["runs"] if run["run"] in old - set(new)]
@@ -67,6 +67,8 @@ def results(
             alike[0]["runs"] += others
         elif others:
             head["configurations"].append({**config, "runs": others})
+    if old - set(new):
+        head["command"] = "; ".join(dict.fromkeys([before["command"], command]))
     environments = {**before.get("environments", {}), **head["environments"]}
     runs = {**{run: before["runs"][run] for run in old}, **new}
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
@@ -154,7 +156,7 @@ def _per_million(run: dict[str, Any], cost: str) -> float | None:
     return None if spent is None else round(1e6 * spent / max(1, run["interactions"]), 2)
 
 
-def about(name: str, done: list[Task]) -> dict[str, Any]:
+def about(command: str, done: list[Task]) -> dict[str, Any]:
     """What every result says of itself: configurations once each, with the runs that had them."""
     configurations: dict[str, dict[str, Any]] = {}
     environments: dict[str, dict[str, Any]] = {}
@@ -165,8 +167,9 @@ def about(name: str, done: list[Task]) -> dict[str, Any]:
         same = configurations.setdefault(json.dumps(config), {"runs": [], **config})
         same["runs"].append({"run": one.path.name, "env": env, "seed": seed})
     return {
-        "command": f"upside reproduce {name}",
+        "command": command,
         "version": __version__,
+        "commit": commit(),
         "configurations": list(configurations.values()),
         "environments": environments,
     }
