@@ -83,7 +83,7 @@ class Experiment:
 
 
 AFFORDED: dict[str, dict[str, Any]] = {
-    **{name: {"k_pol": 10} for name in ("diayn", "smm", "edl", "flat-upside")},
+    **{name: {"k_pol": 10} for name in ("diayn", "vic", "smm", "edl", "flat-upside")},
     "diayn-sac": {"learner": "sac", "k_pol": 10},
     "diayn-curr": {},
     "diayn-hier": {},

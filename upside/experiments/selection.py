@@ -23,6 +23,7 @@ VQVAE_RANGES: dict[str, tuple[Any, ...]] = {"beta": (0.5,), "lr_vqvae": (1e-4,)}
 RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
     "diayn": {**POLICY_RANGES, **JUDGE_RANGES},
     "diayn-sac": {"alpha": (0.01, 0.001), "lr_pol": (1e-4,), **JUDGE_RANGES},
+    "vic": {**POLICY_RANGES, **JUDGE_RANGES},
     "smm": {**POLICY_RANGES, **JUDGE_RANGES},
     "edl": {**POLICY_RANGES, **VQVAE_RANGES},
     "flat-upside": {"k_pol": (100,), **POLICY_RANGES, **JUDGE_RANGES},
