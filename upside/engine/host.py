@@ -151,10 +151,8 @@ class Host:
                 after = self._chain_then_random(T, episodes, H, [], None, key, saved=saved)
                 ways = (np.repeat(way, episodes, axis=0) for way in (walked.obs, walked.features))
                 return list(zip(ways, (after.obs[:, 1:], after.features[:, 1:]), strict=True))
-        played, points = (
-            self._chain_then_random(T, episodes, H, chain, None, key),
-            T * len(chain) + 1,
-        )
+        played = self._chain_then_random(T, episodes, H, chain, None, key)
+        points = T * len(chain) + 1
         return [(seen[:, :points], seen[:, points:]) for seen in (played.obs, played.features)]
 
     def explore(
