@@ -39,7 +39,7 @@ def test_a_run_leaves_everything_that_is_promised(run_dir):
     names = {p.relative_to(run_dir).parts[0] for p in run_dir.rglob("*")}
     assert names == {
         "config.json", "metrics.jsonl", "events", "tree.json", "tree.safetensors", "checkpoints",
-        "figures", "lock",
+        "figures", "lock", "coverage.json",
     }  # fmt: skip
     assert len(list((run_dir / "events").iterdir())) == 1
     assert {"policies.png", "growth.png", "curves.png", "discriminator.png"} <= {
@@ -57,6 +57,7 @@ def test_coverage_prints_the_promised_keys(run_dir, capsys):
     assert report["buckets"] <= report["buckets_with_diffusing"] <= report["reachable"] == 100
     assert report["interactions"] <= 3000
     assert report["core_seconds"] > 0
+    assert json.loads((run_dir / "coverage.json").read_text()) == report
 
 
 def test_a_loaded_run_can_be_inspected_rolled_out_and_saved_again(run_dir, tmp_path):

@@ -243,6 +243,7 @@ def _discover(session: Session, figures: bool) -> None:
     """Run a session with a live display in a terminal, quietly elsewhere; then say what was found."""
     from rich.console import Console
 
+    from upside.runs import COVERAGE
     from upside.session import Interruptible
 
     console = Console()
@@ -255,7 +256,9 @@ def _discover(session: Session, figures: bool) -> None:
 
             session.listeners.append(stack.enter_context(Progress(console)))
         run = session.run()
-    _print_coverage(run)
+    found = run.coverage()
+    session.directory.keep(COVERAGE, json.dumps(found, indent=1) + "\n")
+    _print_coverage(run, found)
     if figures:
         from upside.figures import draw_all
 
@@ -305,11 +308,10 @@ def coverage(arguments: list[str]) -> None:
     if options.json:
         print(json.dumps(run.coverage(episodes=options.episodes, seed=options.seed), indent=2))
     else:
-        _print_coverage(run, episodes=options.episodes, seed=options.seed)
+        _print_coverage(run, run.coverage(episodes=options.episodes, seed=options.seed))
 
 
-def _print_coverage(run: Run, **options: Any) -> None:
-    r = run.coverage(**options)
+def _print_coverage(run: Run, r: dict[str, Any]) -> None:
     of = f" of {r['reachable']} reachable" if r["reachable"] else ""
     print(f"{r['method']} on {r['env']}, seed {r['seed']}: {r['ended']}")
     print(f"buckets: {r['buckets']}{of} ({r['buckets_with_diffusing']} with the diffusing parts)")

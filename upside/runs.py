@@ -43,6 +43,7 @@ from upside.version import __version__
 FORMAT = 4
 """Version of the run directory's format; a newer one is refused."""
 KEPT = 2
+COVERAGE = "coverage.json"  # what `upside train` says of a run when it has ended
 GIVEN = "given in Python"
 
 

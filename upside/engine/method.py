@@ -69,7 +69,7 @@ class Method:
             "H": isinstance(self.reward, StateReward),  # is paid for the directed part alone
             "code_size": True,  # the judge's
             "states": True,  # say which method it is
-            "prior": True,
+            "prior": self.reward.prior == "uniform",
             "novelty": not self.reward.novelty,
             "jitter": not self.plan.H,  # in radii of a diffusing part
             "feature_scale": not self.plan.H,

@@ -14,7 +14,7 @@ import numpy as np
 from upside.engine.method import Method
 from upside.experiments.statistics import summary
 from upside.experiments.tasks import Task, kept
-from upside.runs import RunDirectory
+from upside.runs import COVERAGE, RunDirectory
 from upside.version import __version__, commit
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
 
     A table that is there already is added to: rows may be made one call after another.
     """
-    new = {one.path.name: {"row": one.name, **kept(one, "coverage.json", measure)} for one in done}
+    new = {one.path.name: {"row": one.name, **kept(one, COVERAGE, measure)} for one in done}
     file = where / "table.json"
     before = json.loads(file.read_text()) if file.is_file() else {}
     data = results(experiment.command(name), experiment, done, new, before)
