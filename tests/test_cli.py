@@ -161,8 +161,10 @@ def test_a_run_directory_has_one_writer_at_a_time(run_dir, tmp_path, capsys):
         assert cli.main(again) == 2
         assert "another process" in capsys.readouterr().err
         assert (tmp_path / "run" / "metrics.jsonl").read_text() == written
+    spent = Run.load(run_dir).summary
     assert cli.main(["resume", str(tmp_path / "run"), "--no-figures"]) == 0
     assert "ended before" in capsys.readouterr().out
+    assert Run.load(tmp_path / "run").summary == spent, "it took no more time"
 
 
 @pytest.mark.parametrize(
@@ -223,6 +225,9 @@ def test_a_film_shows_every_step_of_a_policy(run_dir, tmp_path, capsys):
     assert cli.main([*command[:-1], "one.avi"]) == 2
     assert cli.main(["film", str(run_dir), "--policy", "99"]) == 2
     assert "neither .gif nor .mp4" in capsys.readouterr().err
+    below_a_file = film / "two.gif"
+    assert cli.main(["film", str(run_dir), "--output", str(below_a_file)]) == 2
+    assert f"cannot write {below_a_file}" in capsys.readouterr().err
 
 
 def test_killed_at_random_moments_and_resumed_it_ends_in_the_same_tree(run_dir, tmp_path):

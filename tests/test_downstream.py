@@ -334,6 +334,7 @@ def test_a_cost_of_ones_own_is_learned_too_and_left_when_it_gets_no_better(run):
         (lambda f: 1.0, r"\(\)"),
         (lambda f: None, "one number"),
         (lambda f: jnp.log(f[:, 0] - 100), "finite"),
+        (lambda f: f[:, 7], "index 7 is out of bounds"),
         ("left", "no place"),
     ],
 )

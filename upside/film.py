@@ -14,8 +14,8 @@ import tyro
 
 from upside.envs.host import HostEnv
 from upside.envs.maze import Maze
+from upside.figures import writing
 from upside.run import Run
-from upside.runs import RunDirectory
 from upside.types import UserError
 
 WRITERS = (".gif", ".mp4")
@@ -47,8 +47,7 @@ def film(options: Film) -> None:
         raise UserError(f"--fps {options.fps} is less than 1: try 25")
     run = Run.load(options.run_dir)
     pictures = captioned(run, options.policy, frames(run, options.policy, options.seed))
-    with RunDirectory(options.run_dir).writing():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
         write(pictures, path, options.fps)
     print(f"film: {path}")
 

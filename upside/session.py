@@ -50,6 +50,7 @@ class Session:
             raise UserError(f"--cores {cores} is negative: give 0 for all there are")
         self.config, self.directory = config, directory
         self.checkpoint_seconds = checkpoint_seconds
+        self._over = False  # before this sitting: it took no more time
         self.started, self.worked = time.perf_counter(), time.process_time()
         self.before = 0.0
         self.worked_before: float | None = 0.0
@@ -88,6 +89,7 @@ class Session:
             )
             session.before, session.ended = state["seconds"], state["ended"]
             session.worked_before = state.get("core_seconds")  # older runs do not know
+            session._over = session.ended != "running"
             lines = state["lines"]
         session.history = directory.load_metrics()[:lines]
         return session
@@ -95,13 +97,15 @@ class Session:
     @property
     def seconds(self) -> float:
         """Wall time spent on this run, compilation and earlier sittings included."""
+        if self._over:
+            return self.before
         return self.before + time.perf_counter() - self.started
 
     @property
     def core_seconds(self) -> float | None:
         """The same in time that cores have worked: what else the machine did meanwhile counts little."""
-        if self.worked_before is None:
-            return None
+        if self.worked_before is None or self._over:
+            return self.worked_before
         return round(self.worked_before + time.process_time() - self.worked, 3)
 
     def run(self) -> Run:
@@ -199,9 +203,7 @@ class Session:
             return result
         state = {
             "discovery": self.discovery.state(),
-            "seconds": self.seconds,
-            "core_seconds": self.core_seconds,
-            "ended": self.ended,
+            **{name: result.summary[name] for name in ("seconds", "core_seconds", "ended")},
             "lines": len(self.history),
         }
         arrays = jax.tree.map(np.asarray, self.discovery.arrays)

@@ -82,7 +82,7 @@ class Skills:
         return jax.tree.map(lambda leaf: leaf[stage], self.actors)(obs)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Reached:
     """What became of one task."""
 
@@ -113,6 +113,14 @@ class Reached:
     path_after: np.ndarray
     skills: Skills
     """The chain that is kept."""
+
+    def __repr__(self) -> str:
+        before, after = self.before.reward, self.after.reward
+        kept = "fine-tuned" if self.tuned else "as it was"
+        return (
+            f"<Reached by policy {self.policy} of depth {self.depth}: mean return {before:.3f} before, "
+            f"{after:.3f} after, kept {kept}, {self.selection + self.tuning:,} interactions>"
+        )
 
     def numbers(self) -> dict[str, Any]:
         """All but paths and skills, ready for JSON."""

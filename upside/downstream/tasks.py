@@ -76,6 +76,12 @@ def reward(env: World, function: Callable[[Array], Array]) -> Reward:
         ) from None
     except (TypeError, ValueError) as error:
         raise UserError(f"the reward function {need}: {error}") from None
+    try:
+        function(np.zeros(rows.shape, np.float32))  # type: ignore[arg-type]
+    except IndexError as error:  # which JAX would not notice
+        raise UserError(f"the reward function {need}, {rows.shape[1]} a row: {error}") from None
+    except Exception:
+        pass  # JAX's arrays can do more than NumPy's
     if given.shape != rows.shape[:1]:
         raise UserError(
             f"the reward function {need}: for features of shape {rows.shape} it gave {given.shape}"

@@ -9,8 +9,9 @@ so drawing works without a display and inside threads.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,14 +87,21 @@ def _draw(name: str, scene: Scene, path: Path | None) -> Figure:
         _check_suffix(path)
     figure = FIGURES[name].picture(scene)
     if path is not None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path):
             figure.savefig(path, dpi=DPI)
-        except OSError as error:
-            raise UserError(
-                f"cannot write {path}: {error.strerror or error}: choose another path"
-            ) from None
     return figure
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Into a place that the user has chosen, whose folder is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}: choose another path"
+        ) from None
 
 
 def _check_suffix(path: Path) -> None:
