@@ -128,7 +128,8 @@ def known(run, directed, centers):
         def rollouts(self, episodes=10, seed=0):
             return rollouts
 
-    return Known(**{field.name: getattr(run, field.name) for field in dataclasses.fields(run)})
+    given = [field.name for field in dataclasses.fields(run) if field.init]
+    return Known(**{name: getattr(run, name) for name in given})
 
 
 def artists(where, prefix):
