@@ -35,16 +35,19 @@ RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
 
 Of SAC the paper says that it was tuned over a larger range, not which: ours is of the entropy's weight."""
 
+TOGETHER: dict[str, dict[str, Any]] = {"smm": {"sigma": 0.1, "j": 10}}
+"""Two values at a time, where each by itself has been the better one."""
+
 
 def candidates(base: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """A row for each candidate: the method as it is with `base`, and with one setting changed."""
+    """A row for each candidate: the method as it is with `base`, and with one setting or two changed."""
     rows: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, ranges in RANGES.items():
         method = name.removesuffix("-sac")  # the learner is a setting
-        rows[name] = (method, base[name])
-        for setting, values in ranges.items():
-            for value in values:
-                rows[f"{name}+{setting}={value:g}"] = (method, {**base[name], setting: value})
+        changes = [{setting: value} for setting, values in ranges.items() for value in values]
+        for change in [{}, *changes, *([TOGETHER[name]] if name in TOGETHER else [])]:
+            label = "".join(f"+{setting}={value:g}" for setting, value in change.items())
+            rows[name + label] = (method, {**base[name], **change})
     return rows
 
 
