@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import upside
 from upside import cli, runs
 from upside.run import Run
 from upside.runs import FORMAT, RunDirectory
@@ -320,6 +321,7 @@ def test_sac_takes_td3s_place_in_a_run_that_can_be_loaded(tmp_path):
 @pytest.mark.parametrize(("method", "own", "others"), [
     ("diayn", "--num-skills", "--probes"), ("upside", "--probes", "--num-skills"),
     ("edl", "--beta", "--k-discr"), ("edl", "--batch-vqvae", "--code-size"), ("vic", "--prior", "--H "),
+    ("diayn", "--learner", "--alpha"), ("random", "--H ", "--learner"),
 ])  # fmt: skip
 def test_help_of_a_method_has_its_own_options_only(method, own, others, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -328,6 +330,23 @@ def test_help_of_a_method_has_its_own_options_only(method, own, others, capsys):
     shown = capsys.readouterr().out
     assert own in shown
     assert others not in shown
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"max_interactions": 0}, "max_interactions 0 is less than 1: try 1000000"),
+        ({"eta": 2.0}, "eta 2.0 is outside (0, 1): try 0.8, the paper's value"),
+        (
+            {"method": "random", "learner": "sac"},
+            "learner sac: random learns nothing; leave it out",
+        ),
+    ],
+)
+def test_in_python_mistakes_are_said_in_pythons_words(wrong, said):
+    with pytest.raises(upside.UserError) as mistake:
+        upside.discover(**wrong)
+    assert str(mistake.value) == said
 
 
 def test_a_budget_may_be_written_with_an_exponent(tmp_path):

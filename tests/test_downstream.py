@@ -10,9 +10,11 @@ import pytest
 
 import upside
 from upside import cli, envs
-from upside.downstream import reach, request, select, tasks, tune
+from upside.downstream import request, select, tasks, tune, tunings
 from upside.downstream.episodes import Episodes, discounted, empty, judged
-from upside.downstream.reach import Finetuning, default, zero_shot
+from upside.downstream.reach import Finetuning, zero_shot
+from upside.downstream.reached import Skills
+from upside.downstream.tunings import default
 from upside.run import Run
 from upside.runs import flatten, unflatten
 from upside.types import UserError
@@ -267,12 +269,12 @@ def test_noise_is_held_for_some_steps_from_another_one_on_in_every_episode():
     assert abs(noise.std() - 1) < 0.05
 
 
-@pytest.mark.parametrize("name", reach.TUNINGS)
+@pytest.mark.parametrize("name", tunings.TUNINGS)
 def test_a_near_goal_is_learned_from_scratch(name):
     """So that failing far away means something."""
     blank = upside.discover("random", env="wall-free-maze", max_interactions=3000)
     near = np.asarray(blank.rollout(0)[0][0]) + np.float32([2.5, 2.5])
-    tuning = dataclasses.replace(reach.TUNINGS[name](blank), patience=30)
+    tuning = dataclasses.replace(tunings.TUNINGS[name](blank), patience=30)
     tuned = Finetuning(blank, [tasks.goal(blank.env, near, 1.0)], 20_000, tuning, horizon=60)
     while not tuned.done:
         tuned.step()
@@ -294,7 +296,7 @@ def test_a_policy_that_is_kept_as_it_was_diffuses_where_it_did(run):
     """So what is kept does what was reported; the root is nothing but its diffusing part."""
     z = max(range(len(run)), key=lambda z: run.tree[z].depth)
     for policy in (0, z):
-        skills, depth = reach._skills(run, policy), run.tree[policy].depth
+        skills, depth = Skills.of(run, policy), run.tree[policy].depth
         state, obs = run.env.reset(jax.random.key(0))
         path, _ = run.rollout(policy)
         for t in range(10 * depth):
@@ -344,7 +346,7 @@ def test_rewards_that_cannot_be_learned_are_refused(run, reward, said):
 
 
 def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reach, "default", quick)
+    monkeypatch.setattr(tunings, "default", quick)
     run.save(tmp_path / "run")
     x, y = ends(run)[0]
     command = ["reach", str(tmp_path / "run"), "--goal", f"{x:.2f},{y:.2f}", "--budget", "30000"]
@@ -378,7 +380,7 @@ def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys,
 
 
 def test_the_skills_that_were_kept_can_be_loaded_and_do_it_again(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(reach, "default", quick)
+    monkeypatch.setattr(tunings, "default", quick)
     run.save(tmp_path / "run")
     x, y = ends(run)[0]
     command = ["reach", str(tmp_path / "run"), "--goal", f"{x:.2f},{y:.2f}", "--budget", "30000"]
@@ -398,7 +400,7 @@ def test_the_skills_that_were_kept_can_be_loaded_and_do_it_again(run, tmp_path, 
 
 
 def test_an_interrupted_request_is_continued_by_resume(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(reach, "default", quick)
+    monkeypatch.setattr(tunings, "default", quick)
     run.save(tmp_path / "run")
     places = [[float(x) for x in end] for end in ends(run)]
     jobs = {}

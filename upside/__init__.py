@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upside.types import UserError
+from upside.types import UserError, as_arguments
 from upside.version import __version__
 
 if TYPE_CHECKING:
-    from upside.downstream.reach import Skills
+    from upside.downstream.reached import Skills
     from upside.run import Run
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 
+@as_arguments()
 def discover(
     method: str = "upside",
     env: Any = "bottleneck-maze",
@@ -57,6 +58,7 @@ def discover(
     return session.train(config, run_dir, overwrite, cores=cores, env=world)
 
 
+@as_arguments()
 def environment(
     make: Any,
     name: str = "environment",
@@ -92,6 +94,7 @@ def load_skills(reach_dir: str | Path) -> Skills:
     return load(Path(reach_dir))
 
 
+@as_arguments()
 def resume(run_dir: str | Path, env: Any = None, cores: int = 0) -> Run:
     """Continue a run that was interrupted; `env` only if it was given in Python."""
     from upside.runs import RunDirectory

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import tyro
 
@@ -133,7 +133,12 @@ class Train:
     """Cores that share the skills in training, 0: all there are; the result is the same."""
 
 
-TRAIN = "Discover skills. --learner td3 or sac puts another learner in the method's place for one."
+@dataclasses.dataclass(frozen=True)
+class Learns(Train):
+    """Discover skills."""
+
+    kind_of_learner: Annotated[Literal["td3", "sac"] | None, tyro.conf.arg(name="learner")] = None
+    """TD3 or SAC in the place that the method has for one (default: TD3). The options below are of the one named."""
 
 
 def train(arguments: list[str]) -> None:
@@ -164,9 +169,11 @@ def train(arguments: list[str]) -> None:
         k: part for k, part in slots.items() if {f.name for f in dataclasses.fields(part)} - idle
     }
     fields = [(k, *_without(part, idle)) for k, part in offered.items()]
-    kind = dataclasses.make_dataclass("Train", fields, bases=(Train,), frozen=True)
+    asks = Learns if "learner" in offered else Train
+    kind = dataclasses.make_dataclass("Train", fields, bases=(asks,), frozen=True)
+    kind.__doc__ = asks.__doc__
     conf = (tyro.conf.OmitArgPrefixes, tyro.conf.SuppressFixed)
-    options = parse(kind, f"train {name}", rest, description=TRAIN, config=conf)
+    options = parse(kind, f"train {name}", rest, config=conf)
     chosen = {
         k: dataclasses.replace(part, **dataclasses.asdict(getattr(options, k)))
         for k, part in offered.items()

@@ -10,7 +10,8 @@ import numpy as np
 import tyro
 
 from upside.downstream import request, tasks
-from upside.downstream.reach import EVALUATION, Finetuning, Measured
+from upside.downstream.reach import Finetuning
+from upside.downstream.reached import EVALUATION, Measured
 from upside.downstream.request import Job, Request
 from upside.run import Run
 from upside.runs import RunDirectory

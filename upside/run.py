@@ -21,7 +21,7 @@ from upside.engine.rollouts import Executed
 from upside.nets import MLP, Actor
 from upside.runs import Config, RunDirectory, flatten, unflatten
 from upside.skills.tree import Tree
-from upside.types import UserError, World, usable_cores
+from upside.types import UserError, World, as_arguments, usable_cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,6 +95,7 @@ class Run:
             history=directory.load_metrics(),
         )
 
+    @as_arguments()
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the tree to a new run directory (without checkpoints: it can be used, not resumed)."""
         directory = RunDirectory.create(path, self.config, overwrite)
@@ -162,6 +163,7 @@ class Run:
 
         return report(self, **options)
 
+    @as_arguments()
     def reach(
         self,
         goal: Any,
@@ -170,7 +172,7 @@ class Run:
         seed: int = 0,
         tuning: Any = None,
     ) -> Any:
-        """Fine-tune the most promising policy for a goal (`downstream.reach.Reached`).
+        """Fine-tune the most promising policy for a goal (`downstream.reached.Reached`).
 
         `goal` is a place, or a reward function of your own: from the features of an episode's states,
         one row a step, to a reward for each, written with `jax.numpy`.

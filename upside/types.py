@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +16,17 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 class UserError(Exception):
     """Something the user can mend. The command prints it as one line and exits with 2."""
+
+
+@contextlib.contextmanager
+def as_arguments() -> Iterator[None]:
+    """In Python an error names arguments, where it would name the command's options: run_dir for --run-dir."""
+    try:
+        yield
+    except UserError as error:
+        argument = lambda option: option[1].replace("-", "_")  # noqa: E731
+        said = re.sub(r"(?<![\w-])--([A-Za-z][\w-]*)", argument, str(error))
+        raise UserError(said) from error.__cause__
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -1,8 +1,7 @@
-"""Reach unknown goals with a run's policies: select one, fine-tune its chain, say what became of it."""
+"""Reach unknown goals with a run's policies: select one, fine-tune its chain."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import zlib
 from collections.abc import Callable
@@ -12,122 +11,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array
 
-from upside.downstream import select, tune
+from upside.downstream import select, tune, tunings
 from upside.downstream.episodes import Episodes, discounted, judged
+from upside.downstream.reached import EVALUATION, Measured, Reached, Skills
 from upside.downstream.tasks import Goal, Task
 from upside.downstream.tune import Chain, Tuning
 from upside.engine import rollouts
 from upside.engine.collect import host_key
-from upside.learners.sac import SAC
-from upside.learners.td3 import TD3
-from upside.models.curiosity import ICM
-from upside.nets import Actor, stack
+from upside.nets import stack
 from upside.run import Run
 from upside.types import UserError, usable_cores
-
-EVALUATION = (
-    10  # stochastic episodes that measure a policy at the end; not interactions of learning
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """A policy under a task."""
-
-    reward: float
-    """Mean discounted return: γ^τ for a goal reached with the τ-th step, 0 if it is not."""
-    success: float
-    """Share of episodes that ended by the task."""
-    steps: float | None
-    """Mean steps of those that did; None if none did."""
-    total: float
-    """Mean return without discount."""
-
-    @classmethod
-    def of(cls, episodes: Episodes, gamma: float) -> Measured:
-        over = np.asarray(episodes.over)
-        steps = float(np.asarray(episodes.length)[over].mean()) if over.any() else None
-        total = float(np.asarray(episodes.reward).sum(-1).mean())
-        return cls(float(discounted(episodes, gamma).mean()), float(over.mean()), steps, total)
-
-
-@dataclasses.dataclass(frozen=True)
-class Skills:
-    """A chain of skills: observation and step of the episode to an action in [-1, 1]."""
-
-    actors: Actor
-    """Stacked: one acts for T steps, then the next; the last one until the end, or until the chain diffuses."""
-    T: int
-    action_size: int
-    diffuses: bool = False
-    """A policy as it was found: after its last skill it takes uniformly random actions, for which it needs a key."""
-
-    def __len__(self) -> int:
-        return len(self.actors.center)
-
-    def __call__(
-        self, obs: Float[Array | np.ndarray, " obs"], step: int, key: PRNGKeyArray | None = None
-    ) -> Float[Array, " act"]:
-        stage = step // self.T
-        if self.diffuses and stage >= len(self):
-            if key is None:
-                raise UserError(
-                    f"from step {len(self) * self.T} on this policy diffuses: give a key that is new at "
-                    "every step, skills(obs, step, key)"
-                )
-            return jax.random.uniform(key, (self.action_size,), minval=-1.0, maxval=1.0)
-        stage = min(stage, len(self) - 1)
-        return jax.tree.map(lambda leaf: leaf[stage], self.actors)(obs)
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Reached:
-    """What became of one task."""
-
-    policy: int
-    """The policy that was chosen."""
-    depth: int
-    """How many skills follow one another in it."""
-    found: bool
-    """Whether any policy was paid while one was chosen; if not, the choice was blind."""
-    before: Measured
-    """The policy as it was: its chain of skills, then its diffusing part until H_max, in fresh episodes."""
-    finetuned: Measured
-    """Noise-free, with the actors of its best noise-free episode."""
-    stochastic: Measured
-    """The same with the learner's exploration noise, in EVALUATION episodes."""
-    after: Measured
-    """The better of the two: as it was, or fine-tuned."""
-    tuned: bool
-    """Whether fine-tuning made it better; if not, `skills` are those of the policy as it was."""
-    selected: dict[str, Any]
-    """What spoke for it in selection (`Choice.numbers`); empty where nothing was tried."""
-    selection: int
-    """Interactions to choose."""
-    tuning: int
-    """Interactions to fine-tune."""
-    path_before: np.ndarray
-    """Features of the best of the N_explo episodes, until it was over."""
-    path_after: np.ndarray
-    skills: Skills
-    """The chain that is kept."""
-
-    def __repr__(self) -> str:
-        before, after = self.before.reward, self.after.reward
-        kept = "fine-tuned" if self.tuned else "as it was"
-        return (
-            f"<Reached by policy {self.policy} of depth {self.depth}: mean return {before:.3f} before, "
-            f"{after:.3f} after, kept {kept}, {self.selection + self.tuning:,} interactions>"
-        )
-
-    def numbers(self) -> dict[str, Any]:
-        """All but paths and skills, ready for JSON."""
-        names = ("policy", "depth", "found", "tuned", "selected", "selection", "tuning")
-        measured = ("before", "finetuned", "stochastic", "after")
-        said = {name: getattr(self, name) for name in names}
-        return said | {name: dataclasses.asdict(getattr(self, name)) for name in measured}
 
 
 class Finetuning:
@@ -151,7 +46,7 @@ class Finetuning:
         if seed < 0:
             raise UserError(f"--seed {seed} is below 0: try 0")
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
-        self.tuning = like(run, tuning or default(run))
+        self.tuning = tunings.like(run, tuning or tunings.default(run))
         self.tuning.check()
         self.horizon = horizon or run.method.plan.H_max
         if len(run) < 2 and run.method.growth.max_depth != 0:
@@ -315,7 +210,7 @@ class Finetuning:
             tuning=int(one.spent),
             path_before=path_before,
             path_after=_path(noise_free, 0) if tuned else path_before,
-            skills=chain if tuned else _skills(self.run, choice.policy),
+            skills=chain if tuned else Skills.of(self.run, choice.policy),
         )
 
     def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
@@ -345,43 +240,6 @@ def _judge(task: Any, obs: Array, features: Array, action: Array) -> Episodes:
     return jax.vmap(functools.partial(judged, task))(obs, features, action)
 
 
-def like(run: Run, tuning: Tuning) -> Tuning:
-    """Actions are executed as they were when the skills were learned."""
-    skills, learner = run.method.learner, tuning.learner
-    if isinstance(skills, TD3) and isinstance(learner, TD3):
-        learner = dataclasses.replace(learner, snap=skills.snap)
-    return dataclasses.replace(tuning, learner=learner)
-
-
-def default(run: Run) -> Tuning:
-    """Fine-tuning with the kind of learner and the size of networks that the skills have."""
-    learner = run.method.learner
-    if isinstance(learner, SAC):
-        return _sac(run)
-    return Tuning(learner=dataclasses.replace(Tuning().learner, hidden=learner.hidden))
-
-
-def _sac(run: Run) -> Tuning:
-    """SAC explores with its policy's own randomness, which is new at every step."""
-    return Tuning(learner=SAC(hidden=run.method.learner.hidden), hold=1)
-
-
-TUNINGS: dict[str, Callable[[Run], Tuning]] = {
-    "default": lambda run: default(run),
-    "td3": lambda run: dataclasses.replace(default(run), eager=True),
-    "sac": lambda run: dataclasses.replace(_sac(run), eager=True),
-    "icm": lambda run: dataclasses.replace(default(run), eager=True, bonus=ICM()),
-}
-"""Ways of learning, by name: what the skills were learned with, and three from scratch."""
-
-
-def _skills(run: Run, policy: int) -> Skills:
-    """A policy as it was found."""
-    path, plan = np.array(run.tree.path(policy), int), run.method.plan
-    chain = jax.tree.map(lambda leaf: leaf[path], run.actors)
-    return Skills(chain, plan.T, run.env.action_size, diffuses=plan.H > 0)
-
-
 def _number(task: Task) -> int:
     """The same number for the same task."""
     return zlib.crc32(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(task)))
@@ -399,7 +257,7 @@ def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -
     """The goal's place is known: the discriminator names the policy (the paper's footnote); no training."""
     if len(run) < 2:
         raise UserError("the run has no policies, so the discriminator has none to name")
-    tuning = default(run)
+    tuning = tunings.default(run)
     q = run.q(np.asarray(task.place)[None])[0]
     policy = int(np.argmax(np.where(run.counts > 0, q, 0.0)))
     horizon, gamma = horizon or run.method.plan.H_max, tuning.learner.gamma
@@ -419,5 +277,5 @@ def zero_shot(run: Run, task: Goal, horizon: int | None = None, seed: int = 0) -
         tuning=0,
         path_before=path,
         path_after=path,
-        skills=_skills(run, policy),
+        skills=Skills.of(run, policy),
     )

@@ -15,8 +15,9 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from upside.downstream import reach, tasks
-from upside.downstream.reach import Finetuning, Reached, Skills
+from upside.downstream import reach, tasks, tunings
+from upside.downstream.reach import Finetuning
+from upside.downstream.reached import Reached, Skills
 from upside.downstream.tune import RECIPE
 from upside.run import Run, saved_mlp
 from upside.runs import Pace, RunDirectory, flatten, unflatten
@@ -43,7 +44,7 @@ class Request:
     budget: int = 300_000
     """Interactions for each goal."""
     tuning: str = "default"
-    """One of `reach.TUNINGS`."""
+    """One of `tunings.TUNINGS`."""
     horizon: int | None = None
     """Steps of an episode; None: the run's H_max."""
     zero_shot: bool = False
@@ -100,7 +101,7 @@ class Request:
             goals = [tasks.goal(run.env, place, self.radius) for place in places]
             return Job(self, where, run, goals, None)
         every: list[tasks.Task] = [self._task(run, place) for place in places]
-        tuning = reach.TUNINGS[self.tuning](run)
+        tuning = tunings.TUNINGS[self.tuning](run)
         tuned = Finetuning(run, every, self.budget, tuning, self.horizon, self.seed, cores)
         return Job(self, where, run, [], tuned)
 
@@ -196,7 +197,7 @@ def load(where: Path) -> Skills:
     run = Run.load((where / asked.run).resolve())
     arrays = safetensors.numpy.load((where / ARRAYS).read_bytes())
     center, scale = (jnp.asarray(arrays[f"skills.{name}"]) for name in ("center", "scale"))
-    learner = reach.like(run, reach.TUNINGS[asked.tuning](run)).learner
+    learner = tunings.like(run, tunings.TUNINGS[asked.tuning](run)).learner
     actors = learner.acts(saved_mlp(arrays, "skills.mlp"), center, scale)
     diffuses = not found["goals"][0]["tuned"] and run.method.plan.H > 0
     return Skills(actors, run.method.plan.T, run.env.action_size, diffuses)

@@ -145,7 +145,7 @@ def _dot(pen: ImageDraw.ImageDraw, at: tuple[float, float], radius: float, **sty
 
 @functools.lru_cache(maxsize=32)
 def _background(layout: Layout) -> Image.Image:
-    """What lies under the agent's trail: buckets, blocks and start."""
+    """What lies under the agent's trail: buckets, blocks, start and walls."""
     ((right, bottom),) = _pixels(layout, layout.width, 0.0)
     size = round(right) + FINE * MARGIN, round(bottom) + FINE * MARGIN
     picture = Image.new("RGB", size, PAPER)
@@ -161,6 +161,11 @@ def _background(layout: Layout) -> Image.Image:
     for x0, y0, x1, y1 in layout.blocks:
         pen.rectangle(_pixels(layout, x0, y1, x1, y0), SOLID)
     _dot(pen, _pixels(layout, *layout.start)[0], 6.0, outline=START)
+    for wall in layout.barriers:
+        ends = _pixels(layout, *wall)
+        pen.line(ends, WALL, 5 * FINE)
+        for end in ends:  # round ends close the corners
+            _dot(pen, end, 2.5, fill=WALL)
     return picture
 
 
@@ -169,12 +174,9 @@ def draw(layout: Layout, trail: Trail) -> UInt8[np.ndarray, "height width 3"]:
     picture = _background(layout).copy()
     pen = ImageDraw.Draw(picture)
     way = _pixels(layout, *np.concatenate(trail).tolist())
-    pen.line(way, TRAIL, 2 * FINE, joint="curve")
-    for wall in layout.barriers:  # on top, since an agent that slides along a wall would hide it
-        ends = _pixels(layout, *wall)
-        pen.line(ends, WALL, 3 * FINE)
-        for end in ends:  # round ends close the corners
-            _dot(pen, end, 1.5, fill=WALL)
+    pen.line(
+        way, TRAIL, 2 * FINE, joint="curve"
+    )  # walls are wider: one who slides along hides none
     _dot(pen, way[-1], 6.0, fill=AGENT, outline=PAPER)
     return np.asarray(picture.reduce(FINE))
 

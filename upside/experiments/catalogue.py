@@ -28,7 +28,7 @@ class Row:
     run: str | None = None
     """Whose runs it goes on from, where that is another row's."""
     tuning: str = "default"
-    """How goals are learned, one of `downstream.reach.TUNINGS`."""
+    """How goals are learned, one of `downstream.tunings.TUNINGS`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Experiment:
 
     def size(self) -> str:
         """How many runs of how many interactions."""
-        runs = {row.run or name: row.interactions for name, row in self.rows.items()}
+        learned = {name: row for name, row in self.rows.items() if row.run != SCRATCH}
+        runs = {row.run or name: row.interactions for name, row in learned.items()}
         times = len(self.envs) * len(self.seeds)
         whose = f" of {self.runs_of}" if self.runs_of else ""
         return f"{len(runs) * times} runs{whose}, {sum(runs.values()) * times / 1e6:,.1f}M interactions"

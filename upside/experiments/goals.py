@@ -16,9 +16,9 @@ import numpy as np
 
 from upside import envs
 from upside.downstream import request, select
-from upside.downstream.reach import TUNINGS
 from upside.downstream.request import Request
 from upside.downstream.tune import RECIPE, Tuning
+from upside.downstream.tunings import TUNINGS
 from upside.experiments.statistics import summary
 from upside.experiments.tables import about
 from upside.experiments.tasks import Broken, Task
