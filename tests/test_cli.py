@@ -16,6 +16,7 @@ from PIL import Image
 
 import upside
 from upside import cli, runs
+from upside.methods import METHODS
 from upside.run import Run
 from upside.runs import FORMAT, RunDirectory
 from upside.session import Session
@@ -421,8 +422,13 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
             "--max-interactions: '60k' is not a whole number",
         ),
         (["upside", "--gamma", "high"], "--gamma: 'high' is not a number"),
+        (
+            ["coverage-mazes", "--interactions", "1e6x"],
+            "--interactions: '1e6x' is not a whole number",
+        ),
+        (["upside", "--learner", "sax"], "did you mean sac"),
     ],
 )
 def test_the_parsers_words_are_plain(words, said, capsys):
-    assert cli.main(["train", *words]) == 2
+    assert cli.main(["train" if words[0] in METHODS else "reproduce", *words]) == 2
     assert said in capsys.readouterr().err

@@ -411,6 +411,7 @@ def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(
         (["coverage-mazes", "--envs", "u-mase"], "u-maze"),
         (["coverage-mazes", "--workers", "0"], "--workers 0"),
         (["coverage-mazes", "--interactions", "0"], "0"),
+        (["coverage-mazes", "--rows", "random", "--interactions", "100"], "episode of random, 201"),
         (["--rows", "diayn-10"], "which?"),
         (["coverage-mazes", "--rows"], "--rows needs a value"),
         (["coverage-mazes", "--seeds", "--workers", "2"], "--seeds needs a value"),

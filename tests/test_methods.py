@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import upside
 from upside import envs, methods
 from upside.bench import Blank
 from upside.engine import learning
@@ -17,6 +18,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.learning import _learn_prior
 from upside.engine.method import SINCE, Method
 from upside.engine.train import _turn, rounds
+from upside.evaluate.intrinsic import intrinsic_reward
 from upside.learners import replay as replays
 from upside.learners.td3 import TD3
 from upside.models import classes, density, vqvae
@@ -170,6 +172,16 @@ def test_a_set_cut_before_its_first_round_keeps_only_policies_that_exist():
     run = Discovery(envs.make("u-maze"), methods.get("diayn"), 0, 3500)
     list(rounds(run))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.arrays.judge.mlp))
+
+
+def test_model_selection_draws_vics_policies_as_vic_does():
+    """q is 1/2 everywhere: an episode earns -log 2, and the entropy of ρ."""
+    run = upside.discover("vic", "u-maze", max_interactions=6000, num_skills=2)
+    halves = dataclasses.replace(run, judge=Undecided())
+    for rho in ((0.5, 0.5), (0.75, 0.25)):
+        run.tree[1].rho, run.tree[2].rho = 2 * rho[0], 2 * rho[1]
+        entropy = -sum(p * np.log(p) for p in rho)
+        assert intrinsic_reward(halves) == pytest.approx(entropy - np.log(2), abs=1e-5)
 
 
 def test_another_learner_is_one_word():

@@ -102,7 +102,7 @@ class Reached:
     tuning: int
     """Interactions to fine-tune."""
     path_before: np.ndarray
-    """Features of the best of the N_explo episodes, until it was over."""
+    """Features of the best of EVALUATION fresh episodes of the policy as it was, until it was over."""
     path_after: np.ndarray
     skills: Skills
     """The chain that is kept."""

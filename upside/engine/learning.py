@@ -258,9 +258,10 @@ def _place(run: Discovery, x: Expansion) -> None:
 
 
 def weights(run: Discovery, x: Expansion | None) -> np.ndarray:
-    """How often each class is drawn: consolidated policies more often, those in training as ρ has it."""
+    """How often each class is drawn: as ρ has it, consolidated policies more often than those in training."""
     weights = np.zeros(len(run.arrays.counts), np.float32)
-    weights[: len(run.tree)] = run.method.judge.consolidated_weight
+    weights[: len(run.tree)] = [node.rho for node in run.tree.nodes]
+    weights *= run.method.judge.consolidated_weight
     if x is not None:
         weights[[run.capacity + c.slot for c in x.children]] = [c.rho for c in x.children]
     return weights

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def intrinsic_reward(run: Run, episodes: int = 20, seed: int = 0) -> float:
-    """Cumulated intrinsic reward of an episode, mean over policies and stochastic roll-outs.
+    """Cumulated intrinsic reward of an episode, mean over stochastic roll-outs of policies drawn by ρ.
 
     For policies that start at s_0: a set of them, not a tree.
     """
@@ -34,14 +34,16 @@ def intrinsic_reward(run: Run, episodes: int = 20, seed: int = 0) -> float:
     wants = np.full(n, episodes)
     got = roll.collect(plan, episodes, actors, starts, mode, sigma, wants, plan.steps, act_key)
     states = method.reward.judged(plan, got)
+    rho = np.array([node.rho for node in run.tree.nodes[1:]])
+    rho /= rho.sum()
     flat = states.reshape(n, -1, states.shape[-1])
     scores = Scores(
         judge=run.judge,
         classes=jnp.asarray(run.counts > 0),
         labels=np.arange(1, n + 1),
-        log_rho=np.full(n, -np.log(n), np.float32),
+        log_rho=np.log(rho).astype(np.float32),
         recent=flat,
         recent_counts=np.full(n, flat.shape[1]),
     )
     earned = method.reward.total(method.plan, run.env.space, states, scores)
-    return float(jnp.mean(earned))
+    return float(rho @ np.mean(earned, axis=1))

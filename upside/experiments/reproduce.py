@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.table import Table
 from upside.experiments import catalogue, executor, goals
 from upside.experiments.tasks import Broken, Work
 from upside.runs import RunDirectory
-from upside.types import UserError, flag
+from upside.types import UserError, flag, usable_cores
 from upside.version import __version__
 
 W = TypeVar("W", bound=Work)
@@ -41,7 +40,7 @@ class Reproduce:
     """Budget of every run (default: the experiment's own; in the paper's table 1e7, for UPSIDE 1e6)."""
     goal_budget: int | None = None
     """Interactions for each goal of goals-..., the selection of a policy included (default: 300000)."""
-    workers: int = os.cpu_count() or 1
+    workers: int = dataclasses.field(default_factory=lambda: len(usable_cores()))
     """Runs at a time, one core each."""
     ray: str | None = None
     """Address of a Ray cluster to run on instead; 'auto' starts one here."""
@@ -83,6 +82,13 @@ def reproduce(name: str, options: Reproduce) -> int:
         options.interactions,
         list(options.envs),
     )
+    for task in every:
+        episode = task.config.build().plan.H_max
+        if task.config.max_interactions < episode:
+            raise UserError(
+                f"--interactions {task.config.max_interactions} is less than an episode of {task.name}, "
+                f"{episode} steps: its row would say nothing"
+            )
     if experiment.following is not None:
         goals.check(experiment, options.rows, budget)
     elif options.goal_budget is not None:
