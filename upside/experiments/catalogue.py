@@ -95,7 +95,7 @@ twelve minutes: 10 is App. C's other value."""
 
 CHOSEN: dict[str, dict[str, Any]] = {
     "diayn": {**AFFORDED["diayn"], "j": 10},
-    "smm": {**AFFORDED["smm"], "sigma": 0.1, "j": 10},
+    "smm": {**AFFORDED["smm"], "k_discr": 10},
     "edl": {**AFFORDED["edl"], "beta": 0.5},
     "flat-upside": {**AFFORDED["flat-upside"], "j": 10},
     "diayn-curr": {**AFFORDED["diayn-curr"], "sigma": 0.1},
@@ -107,7 +107,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 As `selection-mazes` has chosen them by the paper's rule (docs/baselines.md): results/selection-mazes.json; of
 flat-upside, diayn-curr and diayn-hier results/selection-again.json (flat-upside's K_pol = 100 scores a little more,
 results/selection-flat-upside.json, for five times the cost: not taken), of upside-paper
-results/selection-upside-paper.json; the J of smm after 1e7 interactions, results/selection-smm.json. DIAYN with SAC has
+results/selection-upside-paper.json; of smm and edl after all 1e7 interactions, results/selection-smm-edl.json. DIAYN with SAC has
 what DIAYN has, not what the rule prefers for it, which covers less (results/selection-sac.json).
 """
 
