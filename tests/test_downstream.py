@@ -269,19 +269,33 @@ def test_noise_is_held_for_some_steps_from_another_one_on_in_every_episode():
     assert abs(noise.std() - 1) < 0.05
 
 
+def test_one_episode_a_round_is_random_until_the_task_has_paid(run):
+    """Which it has where a policy was selected for it."""
+    places = [ends(run)[0], np.array([49.0, 49.0])]
+    tuned = finetuning(run, places)
+    assert [choice.found for choice in tuned.choices] == [True, False]
+    found, lost = (jax.tree.map(lambda leaf, i=i: leaf[i], tuned.chains) for i in (0, 1))
+    sizes = []
+    for chain in (found, lost):
+        noise, *_ = tune.chances(tuned.tuning, chain, jax.random.key(0))
+        sizes.append(np.asarray(noise).std(axis=(1, 2)) / tuned.tuning.learner.sigma)
+    np.testing.assert_allclose(sizes[0], 1.0, atol=0.5)
+    np.testing.assert_allclose(sizes[1] / sizes[0], [1.0, tuned.tuning.search, 1.0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", tunings.TUNINGS)
 def test_a_near_goal_is_learned_from_scratch(name):
-    """So that failing far away means something."""
+    """So that failing far away means something: ten units are more than a random walk of 60 steps finds as a rule."""
     blank = upside.discover("random", env="wall-free-maze", max_interactions=3000)
-    near = np.asarray(blank.rollout(0)[0][0]) + np.float32([2.5, 2.5])
+    near = np.asarray(blank.rollout(0)[0][0]) + np.float32([8.0, 6.0])
     tuning = dataclasses.replace(tunings.TUNINGS[name](blank), patience=30)
-    tuned = Finetuning(blank, [tasks.goal(blank.env, near, 1.0)], 20_000, tuning, horizon=60)
+    tuned = Finetuning(blank, [tasks.goal(blank.env, near, 1.0)], 40_000, tuning, horizon=60)
     while not tuned.done:
         tuned.step()
     (result,) = tuned.results()
     assert result.finetuned.success == 1
-    assert result.finetuned.steps < 10
-    assert result.before.success < 1
+    assert result.finetuned.steps < 25
+    assert result.before.success < 0.5
 
 
 def test_the_discriminator_names_a_policy_for_a_known_goal(run):

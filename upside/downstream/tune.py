@@ -12,7 +12,8 @@ time nor stage is an input. Stages are updated from the last to the first, and n
 what its own episode achieved (self-imitation), so that a reward at the end of a long chain reaches its first skill
 in the first round. Actors are drawn to the actions of the best episode so far, so that what was done once by chance is
 repeated, and bettered from there. Noise begins at a random stage of each episode, so that later stages also
-practise from the starts they know, and is held for some steps, so that it goes somewhere.
+practise from the starts they know, and is held for some steps, so that it goes somewhere. Until the task has paid
+at all, one episode a round acts at random: there is nothing to go by yet.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from upside.run import Run
 from upside.types import UserError, at_least
 
 BEST = 0.5  # of a batch is the best episode, where actors imitate
-RECIPE = 4  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
+RECIPE = 5  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Tuning:
     """Updates of the critics before the actors move: what the skills are worth is not known at first."""
     hold: int = 10
     """Steps for which exploration noise is held."""
+    search: float = 10.0
+    """So many times as large is the noise of one episode a round until the task has paid: its actions are random."""
     episodes: int = 256
     """Episodes that are stored: the best so far, and the newest."""
     patience: int = 100
@@ -69,7 +72,7 @@ class Tuning:
 
     def check(self) -> None:
         at_least(self, 1, "n_explo", "rollouts", "updates", "hold", "episodes", "patience")
-        at_least(self, 0, "warmup")
+        at_least(self, 0, "warmup", "search")
         if self.episodes <= max(self.n_explo, self.rollouts + 1):
             raise UserError(
                 f"--episodes {self.episodes} is too few: all of a round must fit, and --n-explo, and the best"
@@ -181,6 +184,8 @@ def chances(
     key, from_key, noise_key, env_key = jax.random.split(key, 4)
     n, (_, steps, size) = tuning.rollouts + 1, one.store.episodes.action.shape
     noise = tuning.learner.sigma * held(tuning.hold, (n, steps, size), noise_key)
+    paid = (one.store.episodes.reward != 0).any()
+    noise = noise.at[1].multiply(jnp.where(paid, 1.0, tuning.search))
     noisy_from = jax.random.randint(from_key, (n,), 0, one.last + 1).at[0].set(NEVER)
     return noise, noisy_from, env_key, key
 
