@@ -294,7 +294,7 @@ def test_means_over_goals_and_runs_by_hand():
     assert entry["finetuned"]["values"] == pytest.approx([0.15, 0.25])
     assert entry["finetuned"]["mean"] == pytest.approx(0.2)
     assert entry["before"]["success"] == pytest.approx((0.25 + 0.25) / 2)
-    assert entry["steps"] == {"goals": 2, "before": 55.0, "after": 50.0, "lost": 1}
+    assert entry["steps"] == {"goals": 2, "before": 55.0, "after": 50.0, "lost": 1, "rarer": 1}
     assert goals._never(data, entry) == [7]
     cells = goals._maps({**data, "table": {"row": entry}}, "finetuned")
     assert cells["row, before"][0, 3] == pytest.approx(0.3)
@@ -303,7 +303,7 @@ def test_means_over_goals_and_runs_by_hand():
     assert np.isnan(cells["row"]).sum() == 14, "no goals there"
     table = {**data, "table": {"row": entry}}
     assert "| row | 2 | 10 | " in goals.markdown(table)
-    assert "| 55, 50 | 1 | 7 |" in goals.markdown(table)
+    assert "| 55, 50 | 1, 1 of 8 | 7 |" in goals.markdown(table)
     depths = goals.by_depth(table)
     assert "| 1 | 2 | 75%, 100%, 100% | 55, 50 |" in depths
     assert "| 2 | 2 | 25%, 50%, 50% | - |" in depths

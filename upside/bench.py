@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from upside.types import Space, Trajectory, UserError, usable_cores
-from upside.version import __version__
+from upside.version import __version__, commit
 
 BATCH, DELAY, UPDATES = 64, 2, 500  # per update; critic updates per actor's; per skill and call
 QUIET = 0.95  # share of its core below which an entry was disturbed
@@ -354,8 +354,9 @@ def write(options: Bench, results: Result) -> None:
     if options.json is not None:
         paths = {"json": str(options.json), "goals": options.goals and str(options.goals)}
         settings = {**dataclasses.asdict(options), **paths}
-        about = {"command": " ".join(["upside", *sys.argv[1:]]), "settings": settings}
-        report = {**about, "machine": machine(), "results": results}
+        asked = " ".join(["upside", *sys.argv[1:]])
+        about = {"command": asked, "version": __version__, "commit": commit()}
+        report = {**about, "settings": settings, "machine": machine(), "results": results}
         options.json.write_text(json.dumps(report, indent=2) + "\n")
         print(f"results: {options.json}")
 

@@ -254,16 +254,20 @@ def _mean(found: list[dict[str, Any]], when: str) -> dict[str, Any]:
 
 
 def _steps(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean τ before and after, over the goals that were reached both times; and how many were lost."""
-    every = [(goal["before"], goal["finetuned"]) for run in found for goal in run["goals"]]
-    return _both(every)
+    """How the goals of all runs fared, one by one."""
+    return _compared([goal for run in found for goal in run["goals"]])
 
 
-def _both(every: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
-    both = [(a["steps"], b["steps"]) for a, b in every if a["success"] and b["success"]]
-    before, after = np.mean(both, axis=0).tolist() if both else (None, None)
-    lost = sum(a["success"] > 0 and b["success"] == 0 for a, b in every)
-    return {"goals": len(both), "before": before, "after": after, "lost": lost}
+def _compared(goals: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean τ before and after, over the goals that were reached both times; how many were lost, and how many are
+    reached more rarely with noise than by the policy as it was."""
+    before, after, noisy = ([goal[when] for goal in goals] for when in WHEN)
+    pairs = list(zip(before, after, strict=True))
+    both = [(a["steps"], b["steps"]) for a, b in pairs if a["success"] and b["success"]]
+    first, then = np.mean(both, axis=0).tolist() if both else (None, None)
+    lost = sum(a["success"] > 0 and b["success"] == 0 for a, b in pairs)
+    rarer = sum(b["success"] < a["success"] for a, b in zip(before, noisy, strict=True))
+    return {"goals": len(both), "before": first, "after": then, "lost": lost, "rarer": rarer}
 
 
 def _depths(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -273,8 +277,7 @@ def _depths(found: list[dict[str, Any]]) -> dict[str, Any]:
     for depth in sorted({goal["depth"] for goal in every}):
         these = [goal for goal in every if goal["depth"] == depth]
         success = {f"success_{w}": float(np.mean([g[w]["success"] for g in these])) for w in WHEN}
-        steps = _both([(goal["before"], goal["finetuned"]) for goal in these])
-        depths[str(depth)] = {"chosen": len(these), **success, "steps": steps}
+        depths[str(depth)] = {"chosen": len(these), **success, "steps": _compared(these)}
     return depths
 
 
@@ -303,7 +306,7 @@ def markdown(data: dict[str, Any]) -> str:
     """One line a row: means over goals and runs; the interval is of the IQM over runs."""
     lines = [
         "| row | runs | unsupervised | before | fine-tuned | IQM [95 %] | with noise "
-        "| success before, after, with noise | τ before, after | goals lost | regions never reached |",
+        "| success before, after, with noise | τ before, after | goals lost, rarer with noise | regions never reached |",
         "|---" * 11 + "|",
     ]
     for row, entry in data["table"].items():
@@ -320,7 +323,7 @@ def markdown(data: dict[str, Any]) -> str:
             f"{entry['stochastic']['mean']:.3f}",
             ", ".join(f"{entry[when]['success']:.0%}" for when in WHEN),
             _shown(steps),
-            str(steps["lost"]),
+            f"{steps['lost']}, {steps['rarer']} of {sum(len(r['goals']) for r in entry['runs'])}",
             ", ".join(map(str, _never(data, entry))) or "none",
         ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -66,29 +66,29 @@ def score(task: Task) -> dict[str, Any]:
 def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
     """Scores of all candidates, the best of each method marked; mean over mazes and seeds."""
     found = {task: kept(task, "selection.json", score) for task in done}
-    lines = ["| method | candidate | chosen by | score | |", "|---|---|---|---|---|"]
+    lines = ["| method | interactions | candidate | chosen by | score | |", "|---" * 6 + "|"]
     data: dict[str, Any] = {}
     for method in RANGES:
         means: dict[str, float] = {}
-        by = ""
+        by, spent = "", 0
         for row in experiment.rows:
-            runs = [found[t] for t in done if t.name == row and row.partition("+")[0] == method]
+            runs = [t for t in done if t.name == row and row.partition("+")[0] == method]
             if runs:
-                means[row], by = float(np.mean([r["score"] for r in runs])), runs[0]["by"]
+                means[row] = float(np.mean([found[t]["score"] for t in runs]))
+                by, spent = found[runs[0]]["by"], runs[0].config.max_interactions
         if not means:
             continue
         best = max(means, key=lambda row: means[row])
-        data[method] = {"by": by, "scores": means, "chosen": best}
+        data[method] = {"by": by, "interactions": spent, "scores": means, "chosen": best}
         for row, mean in means.items():
             candidate = row.partition("+")[2] or "as it is"
             mark = "chosen" if row == best else ""
-            lines.append(f"| {method} | {candidate} | {by} | {mean:.2f} | {mark} |")
+            lines.append(f"| {method} | {spent:,} | {candidate} | {by} | {mean:.2f} | {mark} |")
     runs_made = {t.path.name: found[t] for t in done}
     everything = {
         **tables.about(experiment.command(name), done),
         "methods": data,
         "runs": runs_made,
-        "interactions": done[0].config.max_interactions,
     }
     (where / "selection.json").write_text(json.dumps(everything, indent=1) + "\n")
     text = "\n".join(lines) + "\n"
