@@ -416,7 +416,8 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["diayn", "--glean", "3"], "there is no option --glean here (see 'upside train diayn"),
+        (["diayn", "--glean", "3"], "diayn has no option --glean: it is one of upside"),
+        (["diayn", "--etta", "3"], "there is no option --etta here (see 'upside train diayn"),
         (
             ["upside", "--max-interactions", "60k"],
             "--max-interactions: '60k' is not a whole number",

@@ -171,7 +171,7 @@ class Wrong(Pond):
         (Pond, {"features": "obs:0"}, "no bounds of its own"),
         (Pond, {"features": "obs:0,1", "box": (0, 1)}, "needs 4"),
         (Pond, {"features": "obs:0", "box": (1, 0)}, "every low must be below"),
-        (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (0,)}, "--buckets 0"),
+        (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (0,)}, "^buckets 0"),
         (lambda: 1 / 0, {}, "cannot be made: ZeroDivisionError"),
         (lambda: None, {}, "no gymnasium.Env"),
         (lambda: Pond(fault="reset"), {"features": "obs:0", "box": (0, 1)}, "failed to reset"),

@@ -172,6 +172,7 @@ def train(arguments: list[str]) -> None:
     asks = Learns if "learner" in offered else Train
     kind = dataclasses.make_dataclass("Train", fields, bases=(asks,), frozen=True)
     kind.__doc__ = asks.__doc__
+    _own_options(name, kind, rest)
     conf = (tyro.conf.OmitArgPrefixes, tyro.conf.SuppressFixed)
     options = parse(kind, f"train {name}", rest, config=conf)
     chosen = {
@@ -194,6 +195,26 @@ def train(arguments: list[str]) -> None:
     session = Session(config, None, options.checkpoint_seconds, options.cores, world)
     session.directory = runs.RunDirectory.create(where, config, options.overwrite)
     _discover(session, options.figures)
+
+
+def _own_options(name: str, kind: type, arguments: list[str]) -> None:
+    """Refuse an option that only other methods have: the parser would guess at one that is spelt alike."""
+    from upside import methods
+
+    def settings(part: Any, idle: set[str]) -> set[str]:
+        return {f.name for f in dataclasses.fields(part)} - idle
+
+    has: dict[str, set[str]] = {}
+    for other in methods.METHODS:
+        method = methods.get(other)
+        has[other] = set().union(*(settings(p, method.idle()) for p in method.slots().values()))
+    common = {f.name for f in dataclasses.fields(kind)}
+    for word in arguments:
+        option = word.partition("=")[0]
+        setting = option.removeprefix("--").replace("-", "_")
+        whose = [other for other in has if setting in has[other]]
+        if option.startswith("--") and whose and not {name} & {*whose} and setting not in common:
+            raise UserError(f"{name} has no option {option}: it is one of {', '.join(whose)}")
 
 
 def _without(part: Any, idle: set[str]) -> tuple[type, Any]:

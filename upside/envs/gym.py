@@ -174,9 +174,8 @@ def draw(layout: Layout, trail: Trail) -> UInt8[np.ndarray, "height width 3"]:
     picture = _background(layout).copy()
     pen = ImageDraw.Draw(picture)
     way = _pixels(layout, *np.concatenate(trail).tolist())
-    pen.line(
-        way, TRAIL, 2 * FINE, joint="curve"
-    )  # walls are wider: one who slides along hides none
+    # Walls are wider: who slides along one does not hide it.
+    pen.line(way, TRAIL, 2 * FINE, joint="curve")
     _dot(pen, way[-1], 6.0, fill=AGENT, outline=PAPER)
     return np.asarray(picture.reduce(FINE))
 

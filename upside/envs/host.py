@@ -264,7 +264,8 @@ class Simulator:
         return self._told(obs, info, bool(terminated), bool(truncated))
 
     def _told(self, obs: Any, info: dict[str, Any], terminated: bool, truncated: bool) -> Told:
-        name, when = self._env.name, f"after step {self._steps} of an episode"
+        when = f"after step {self._steps} of an episode" if self._steps else "after a reset"
+        name = self._env.name
         try:
             seen = np.asarray(obs, np.float32).ravel()
             features = self._env._features(seen, info)

@@ -108,8 +108,9 @@ CHOSEN: dict[str, dict[str, Any]] = {
 As `selection-mazes` has chosen them by the paper's rule (docs/baselines.md): results/selection-mazes.json; of
 flat-upside, diayn-curr and diayn-hier results/selection-again.json (flat-upside's K_pol = 100 scores a little more,
 results/selection-flat-upside.json, for five times the cost: not taken), of upside-paper
-results/selection-upside-paper.json; of smm and edl after all 1e7 interactions, results/selection-smm-edl.json; of vic results/selection-vic.json. DIAYN with SAC has
-what DIAYN has, not what the rule prefers for it, which covers less (results/selection-sac.json).
+results/selection-upside-paper.json; of smm and edl after all 1e7 interactions, results/selection-smm-edl.json; of
+vic results/selection-vic.json. DIAYN with SAC has what DIAYN has, not what the rule prefers for it, which covers less
+(results/selection-sac.json).
 """
 
 
