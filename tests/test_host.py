@@ -498,14 +498,22 @@ def test_random_spends_its_budget_on_the_host_and_counts_what_it_executes():
     )
 
 
-def test_measuring_a_body_walks_to_each_policy_once_and_sees_the_same(monkeypatch):
+def test_measuring_a_body_and_trying_its_policies_walks_to_each_once_and_sees_the_same(monkeypatch):
     body = envs.make("half-cheetah")
     population, learner = methods.get("upside").population, methods.get("upside").learner
     sizes = (body.observation_size, body.action_size)
     bank = population.empty(learner, 2, *sizes, np.random.default_rng(0)).actor
     paths, lengths, key = np.array([[0, 1], [1, 0]]), np.array([2, 0]), host_key(0, 0)
-    cached = rollouts.of(body).execute(4, 3, 5, bank, paths, lengths, key)
+    still, roll = np.zeros((2, 5, 11, body.action_size), np.float32), rollouts.of(body)
+
+    def seen():
+        executed = roll.execute(4, 3, 5, bank, paths, lengths, key)
+        explored = [roll.explore(4, n, 5, bank, paths, lengths, still, key) for n in (11, 6)]
+        return executed, *explored
+
+    cached = seen()
     monkeypatch.setattr(body, "repeats", False)
-    plain = rollouts.of(body).execute(4, 3, 5, bank, paths, lengths, key)
-    assert [leaf.shape[:3] for leaf in cached] == [(2, 5, 9), (2, 5, 9), (2, 5, 3), (2, 5, 3)]
+    plain = seen()
+    assert [leaf.shape[:3] for leaf in cached[0]] == [(2, 5, 9), (2, 5, 9), (2, 5, 3), (2, 5, 3)]
+    assert [part[2].shape[:3] for part in cached[1:]] == [(2, 5, 11), (2, 5, 6)]
     jax.tree.map(np.testing.assert_array_equal, cached, plain)

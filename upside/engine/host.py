@@ -135,25 +135,32 @@ class Host:
         longest, parts = T * int(max(lengths)), []
         for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
             own, end = jax.random.fold_in(key, row), T * int(length)
-            chain = [_row(bank, int(z)) for z in path[:length]]
-            for passed, after in self._executed(T, H, episodes, chain, own):
+            played = self._executed(
+                T, H, episodes, [_row(bank, int(z)) for z in path[:length]], own
+            )
+            for seen in (played.obs, played.features):
+                passed, after = seen[:, : end + 1], seen[:, end + 1 :]
                 fill = np.repeat(passed[:, -1:], longest - end, axis=1)
                 parts += [np.concatenate([passed, fill], axis=1), after]
         return tuple(np.stack(parts[i::4]) for i in (0, 2, 1, 3))
 
     def _executed(
-        self, T: int, H: int, episodes: int, chain: list[Actor], key: PRNGKeyArray
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Observations, then features, along the skills and after them."""
-        if self.env.repeats:
-            walked, saved = self._walked(T, chain, key)
-            if saved:
-                after = self._chain_then_random(T, episodes, H, [], None, key, saved=saved)
-                ways = (np.repeat(way, episodes, axis=0) for way in (walked.obs, walked.features))
-                return list(zip(ways, (after.obs[:, 1:], after.features[:, 1:]), strict=True))
-        played = self._chain_then_random(T, episodes, H, chain, None, key)
-        points = T * len(chain) + 1
-        return [(seen[:, :points], seen[:, points:]) for seen in (played.obs, played.features)]
+        self,
+        T: int,
+        steps: int,
+        episodes: int,
+        chain: list[Actor],
+        key: PRNGKeyArray,
+        most: int | None = None,
+    ) -> Played:
+        """Episodes along the skills without noise, then random steps; what can be put back is executed once."""
+        walked, saved = self._walked(T, chain, key) if self.env.repeats else (None, None)
+        if walked is None or saved is None:
+            return self._chain_then_random(T, episodes, steps, chain, None, key, most)
+        after = self._chain_then_random(T, episodes, steps, [], None, key, saved=saved)
+        after = after._replace(obs=after.obs[:, 1:], features=after.features[:, 1:])
+        way = (np.repeat(leaf, episodes, axis=0) for leaf in walked)
+        return Played(*(np.concatenate(both, axis=1) for both in zip(way, after, strict=True)))
 
     def explore(
         self,
@@ -170,7 +177,10 @@ class Host:
         for row, (path, length) in enumerate(zip(paths, lengths, strict=True)):
             own, left = jax.random.fold_in(key, row), horizon - T * int(length)
             chain = [_row(bank, int(z)) for z in path[:length]]
-            played = self._chain_then_random(T, episodes, left, chain, noise[row], own, horizon)
+            if noise[row].any():
+                played = self._chain_then_random(T, episodes, left, chain, noise[row], own, horizon)
+            else:
+                played = self._executed(T, left, episodes, chain, own, horizon)
             seen = (played.obs[:, : horizon + 1], played.features[:, : horizon + 1])
             parts.append((*seen, played.action[:, :horizon]))
         return tuple(map(np.stack, zip(*parts, strict=True)))
