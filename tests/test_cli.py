@@ -417,6 +417,7 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
     ("words", "said"),
     [
         (["diayn", "--glean", "3"], "diayn has no option --glean: it is one of upside"),
+        (["diayn", "--alpha", "0.1"], "--alpha is an option of sac: add --learner sac"),
         (["diayn", "--etta", "3"], "there is no option --etta here (see 'upside train diayn"),
         (
             ["upside", "--max-interactions", "60k"],

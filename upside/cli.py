@@ -213,8 +213,13 @@ def _own_options(name: str, kind: type, arguments: list[str]) -> None:
         option = word.partition("=")[0]
         setting = option.removeprefix("--").replace("-", "_")
         whose = [other for other in has if setting in has[other]]
-        if option.startswith("--") and whose and not {name} & {*whose} and setting not in common:
+        if not option.startswith("--") or setting in common:
+            continue
+        if whose and name not in whose:
             raise UserError(f"{name} has no option {option}: it is one of {', '.join(whose)}")
+        for learner, learns in methods.LEARNERS.items():
+            if issubclass(kind, Learns) and setting in {f.name for f in dataclasses.fields(learns)}:
+                raise UserError(f"{option} is an option of {learner}: add --learner {learner}")
 
 
 def _without(part: Any, idle: set[str]) -> tuple[type, Any]:

@@ -25,6 +25,7 @@ from upside.run import Run
 from upside.runs import Config, Pace, RunDirectory, unflatten
 from upside.skills.growth import Expansion
 from upside.types import UserError, World, usable_cores
+from upside.version import commit
 
 SURVEYS = 40
 """How often in a run the buckets of policies that are in training to its end are counted."""
@@ -54,7 +55,7 @@ class Session:
         self.started, self.worked = time.perf_counter(), time.process_time()
         self.before = 0.0
         self.worked_before: float | None = 0.0
-        self.ended = "running"
+        self.ended, self.commit = "running", commit()
         self.history: list[dict[str, Any]] = []
         self.listeners: list[Listener] = []
         env, method = config.environment(env), config.build()
@@ -90,6 +91,8 @@ class Session:
             session.before, session.ended = state["seconds"], state["ended"]
             session.worked_before = state.get("core_seconds")  # older runs do not know
             session._over = session.ended != "running"
+            if session._over:
+                session.commit = state.get("commit")
             lines = state["lines"]
         session.history = directory.load_metrics()[:lines]
         return session
@@ -203,7 +206,10 @@ class Session:
             return result
         state = {
             "discovery": self.discovery.state(),
-            **{name: result.summary[name] for name in ("seconds", "core_seconds", "ended")},
+            **{
+                name: result.summary[name]
+                for name in ("seconds", "core_seconds", "ended", "commit")
+            },
             "lines": len(self.history),
         }
         arrays = jax.tree.map(np.asarray, self.discovery.arrays)
@@ -225,6 +231,7 @@ class Session:
             "seconds": round(self.seconds, 3),
             "core_seconds": self.core_seconds,
             "ended": self.ended,
+            "commit": self.commit,
         }
         return Run(
             config=self.config,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 from pathlib import Path
 
 __version__ = "0.1.0"
 
 
+@functools.cache
 def commit() -> str | None:
     """The commit of a checkout, with a + if files were changed since; None of an installed package."""
     root = Path(__file__).parents[1]

@@ -41,7 +41,7 @@ class Reproduce:
     goal_budget: int | None = None
     """Interactions for each goal of goals-..., the selection of a policy included (default: 300000)."""
     workers: int = dataclasses.field(default_factory=lambda: len(usable_cores()))
-    """Runs at a time, one core each."""
+    """Runs at a time on this machine, one core each; a Ray cluster has as many as it has cores."""
     ray: str | None = None
     """Address of a Ray cluster to run on instead; 'auto' starts one here."""
 
@@ -73,7 +73,8 @@ def reproduce(name: str, options: Reproduce) -> int:
     options.check()
     experiment = dataclasses.replace(catalogue.get(name), asked=options.command(name))
     budget = options.goal_budget or GOAL_BUDGET
-    _of_this_version(options.output / name)
+    for where in (name, experiment.runs_of):
+        _of_this_version(options.output / (where or name))
     every = catalogue.tasks(
         name,
         options.output,

@@ -157,7 +157,7 @@ def _per_million(run: dict[str, Any], cost: str) -> float | None:
 
 
 def about(command: str, done: list[Task]) -> dict[str, Any]:
-    """What every result says of itself: configurations once each, with the runs that had them."""
+    """What every result says of itself: configurations once each, with the runs that had them and their commits."""
     configurations: dict[str, dict[str, Any]] = {}
     environments: dict[str, dict[str, Any]] = {}
     for one in done:
@@ -165,7 +165,8 @@ def about(command: str, done: list[Task]) -> dict[str, Any]:
         env, seed = config.pop("env"), config.pop("seed")
         environments[env] = {part: config.pop(part) for part in ("layout", "simulated")}
         same = configurations.setdefault(json.dumps(config), {"runs": [], **config})
-        same["runs"].append({"run": one.path.name, "env": env, "seed": seed})
+        made = {"run": one.path.name, "env": env, "seed": seed, "commit": one.commit()}
+        same["runs"].append(made)
     return {
         "command": command,
         "version": __version__,

@@ -51,11 +51,17 @@ class Task:
 
     def done(self) -> bool:
         """Whether the run has ended."""
-        tree = self.path / "tree.json"
+        return self._summary().get("ended", "running") != "running"
+
+    def commit(self) -> str | None:
+        """The commit at which the run was last worked on, where that is known."""
+        return self._summary().get("commit")
+
+    def _summary(self) -> dict[str, Any]:
         try:
-            return json.loads(tree.read_text())["summary"]["ended"] != "running"
-        except (OSError, ValueError, KeyError):
-            return False
+            return json.loads((self.path / "tree.json").read_text())["summary"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
 
     def progress(self) -> float:
         """Share of the budget that is spent, by the last line of metrics."""
