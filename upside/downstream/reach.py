@@ -214,11 +214,11 @@ class Finetuning:
         )
 
     def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
-        """One noise-free episode of the best actors, and some with noise at every stage."""
+        """One noise-free episode of the best actors, and some with noise at every stage, new at every step."""
         env, sigma = self.run.env, self.tuning.learner.sigma
         noise_key, env_key = jax.random.split(self._key(task, 0))
         shape = (EVALUATION, self.horizon, env.action_size)
-        noise = sigma * tune.held(self.tuning.hold, shape, noise_key)
+        noise = sigma * jax.random.normal(noise_key, shape)
         noise = jnp.concatenate([jnp.zeros_like(noise[:1]), noise])
         noisy_from = jnp.zeros(EVALUATION + 1, int)
         chain = (one.best, one.last, noise, noisy_from, np.array(True), env_key)

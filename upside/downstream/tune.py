@@ -40,7 +40,7 @@ from upside.run import Run
 from upside.types import UserError, at_least
 
 BEST = 0.5  # of a batch is the best episode, where actors imitate
-RECIPE = 5  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
+RECIPE = 6  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,14 +113,15 @@ def chain(
 ) -> Chain:
     """The chain of the chosen policy, its skills as they were found, a new one at its end."""
     path, T = run.tree.path(choice.policy), run.method.plan.T
-    obs = np.asarray(choice.episodes.obs)
-    learners = []
+    learners: list[Any] = []
     for k in range(stages):
         if k < len(path):
             actor = jax.tree.map(lambda leaf, z=path[k]: leaf[z], run.actors)
             center, scale = np.asarray(actor.center), np.asarray(actor.scale)
         else:
-            actor, (center, scale) = None, _outlook(obs, min(len(path) * T, horizon - 1))
+            actor, (center, scale) = None, _outlook(choice.episodes, len(path) * T)
+            if path:  # goals that are met at once leave nothing else to go by
+                scale = np.maximum(scale, np.asarray(learners[-1].actor.scale))
         state = tuning.learner.init(center, scale, run.env.action_size, rng)
         if actor is not None:
             state = tuning.learner.begin(state, actor)
@@ -164,10 +165,17 @@ def stages(run: Run, choices: list[Choice], horizon: int) -> int:
     return max(n + (n * T < horizon) for n in lengths)
 
 
-def _outlook(obs: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where a new skill sees the world from, and in which unit: how far went what followed."""
-    center = obs[:, step].mean(axis=0)
-    scale = np.sqrt(np.mean((obs[:, step:] - center) ** 2, axis=(0, 1)))
+def _outlook(episodes: Episodes, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where a new skill sees the world from, and in which unit: how far went what followed.
+
+    Of the steps that were counted: what a simulator would do after an episode is over, nobody has seen.
+    """
+    obs, length = np.asarray(episodes.obs), np.asarray(episodes.length)
+    first = np.minimum(step, length)
+    center = obs[np.arange(len(obs)), first].mean(axis=0)
+    t = np.arange(obs.shape[1])
+    seen = (t >= first[:, None]) & (t <= length[:, None])
+    scale = np.sqrt(np.mean((obs[seen] - center) ** 2, axis=0))
     return center.astype(np.float32), np.maximum(scale, 1e-3).astype(np.float32)
 
 
