@@ -21,7 +21,7 @@ from upside.engine.rollouts import Executed
 from upside.nets import MLP, Actor
 from upside.runs import Config, RunDirectory, flatten, unflatten
 from upside.skills.tree import Tree
-from upside.types import UserError, World, as_arguments, usable_cores
+from upside.types import UserError, World, as_arguments, number, usable_cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -175,11 +175,16 @@ class Run:
         """Fine-tune the most promising policy for a goal (`downstream.reached.Reached`).
 
         `goal` is a place, or a reward function of your own: from the features of an episode's states,
-        one row a step, to a reward for each, written with `jax.numpy`.
+        one row a step, to a reward for each, written with `jax.numpy`. `tuning` is a
+        `downstream.tune.Tuning`, or the name of one: default, td3, sac or icm.
         """
-        from upside.downstream import tasks
+        from upside.downstream import tasks, tunings
         from upside.downstream.reach import Finetuning
 
+        if isinstance(tuning, str):
+            tuning = tunings.named(self, tuning)
+        radius = number("radius", radius)
+        budget, seed = number("budget", budget, whole=True), number("seed", seed, whole=True)
         own = callable(goal)
         task = tasks.reward(self.env, goal) if own else tasks.goal(self.env, goal, radius)
         tuned = Finetuning(self, [task], budget, tuning, seed=seed)

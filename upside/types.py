@@ -63,6 +63,17 @@ def at_most(part: object, most: int, *names: str) -> None:
             raise UserError(f"{flag(name)} {getattr(part, name)} exceeds {most}")
 
 
+def number(name: str, value: Any, whole: bool = False) -> Any:
+    """A number as Python's callers may give it, 1e6 for a whole one too."""
+    kinds = (int, float, np.integer, np.floating)
+    if isinstance(value, kinds) and not isinstance(value, bool):
+        if not whole:
+            return float(value)
+        if float(value).is_integer():
+            return int(value)
+    raise UserError(f"{flag(name)} {value!r} is not a {'whole ' if whole else ''}number")
+
+
 class Step(NamedTuple):
     """What one step of an environment returns. `obs` is the true next observation, never a reset's."""
 

@@ -110,8 +110,9 @@ class Reached:
     def __repr__(self) -> str:
         before, after = self.before.reward, self.after.reward
         kept = "fine-tuned" if self.tuned else "as it was"
+        blind = "" if self.found else ", chosen blindly: no policy was paid"
         return (
-            f"<Reached by policy {self.policy} of depth {self.depth}: mean return {before:.3f} before, "
+            f"<Reached by policy {self.policy} of depth {self.depth}{blind}: mean return {before:.3f} before, "
             f"{after:.3f} after, kept {kept}, {self.selection + self.tuning:,} interactions>"
         )
 

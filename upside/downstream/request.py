@@ -80,10 +80,13 @@ class Request:
     def start(self, where: Path, overwrite: bool = False) -> None:
         """Its configuration first: a directory that has one is to be continued."""
         directory = RunDirectory(where)
-        with directory.writing():
-            if overwrite and where.exists():
+        if overwrite and where.exists():
+            with directory.alone():
+                pass
+            with directory.writing():
                 shutil.rmtree(where)
-            (where / "checkpoints").mkdir(parents=True, exist_ok=True)
+        with directory.writing():
+            where.mkdir(parents=True, exist_ok=True)
         directory.keep("config.json", json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     def prepare(self, where: Path, cores: int = 0) -> Job:
@@ -128,7 +131,18 @@ class Job:
 
         `listen` is called after every round.
         """
-        directory, curves = RunDirectory(self.where), []
+        directory = RunDirectory(self.where)
+        with directory.alone():
+            if Request.read(self.where) != self.asked:
+                raise UserError(f"{self.where} was asked something else meanwhile: ask again")
+            return self._perform(directory, listen)
+
+    def _perform(
+        self, directory: RunDirectory, listen: Callable[[Finetuning], None] | None
+    ) -> list[Reached]:
+        curves: list[Any] = []
+        with directory.writing():
+            (self.where / "checkpoints").mkdir(exist_ok=True)
         if self.tuned is None:
             seed = self.asked.seed
             found = [reach.zero_shot(self.run, goal, seed=seed) for goal in self.goals]

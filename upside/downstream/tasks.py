@@ -65,10 +65,11 @@ class Reward(eqx.Module):
 
 def reward(env: World, function: Callable[[Array], Array]) -> Reward:
     """A reward function that can be asked for: traced by JAX, one number for every row."""
-    rows = jax.ShapeDtypeStruct((3, len(env.space.low)), jnp.float32)
+    some, more = (jax.ShapeDtypeStruct((n, len(env.space.low)), jnp.float32) for n in (3, 4))
     need = "must give one number for each row of features"
     try:
-        given = jax.eval_shape(lambda features: jnp.asarray(function(features)), rows)
+        traced = lambda features: jnp.asarray(function(features))  # noqa: E731
+        given = [(rows.shape, jax.eval_shape(traced, rows).shape) for rows in (some, more)]
     except jax.errors.JAXTypeError:
         raise UserError(
             "the reward function is not one that JAX can trace: write it with jax.numpy in place "
@@ -77,15 +78,16 @@ def reward(env: World, function: Callable[[Array], Array]) -> Reward:
     except (TypeError, ValueError) as error:
         raise UserError(f"the reward function {need}: {error}") from None
     try:
-        function(np.zeros(rows.shape, np.float32))  # type: ignore[arg-type]
+        function(np.zeros(some.shape, np.float32))  # type: ignore[arg-type]
     except IndexError as error:  # which JAX would not notice
-        raise UserError(f"the reward function {need}, {rows.shape[1]} a row: {error}") from None
+        raise UserError(f"the reward function {need}, {some.shape[1]} a row: {error}") from None
     except Exception:
         pass  # JAX's arrays can do more than NumPy's
-    if given.shape != rows.shape[:1]:
-        raise UserError(
-            f"the reward function {need}: for features of shape {rows.shape} it gave {given.shape}"
-        )
+    for asked, got in given:
+        if got != asked[:1]:
+            raise UserError(
+                f"the reward function {need}: for features of shape {asked} it gave {got}"
+            )
     return Reward(function)
 
 
@@ -94,6 +96,8 @@ def goal(env: World, place: Any, radius: float) -> Goal:
     asked = place
     try:
         place = np.asarray(asked, np.float32)
+        if asked is None:
+            raise ValueError
     except (TypeError, ValueError):
         raise UserError(f"goal {asked!r} is no place: give numbers, such as (40, 45)") from None
     low, high = np.asarray(env.space.low), np.asarray(env.space.high)

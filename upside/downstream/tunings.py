@@ -10,6 +10,7 @@ from upside.learners.sac import SAC
 from upside.learners.td3 import TD3
 from upside.models.curiosity import ICM
 from upside.run import Run
+from upside.types import unknown
 
 
 def like(run: Run, tuning: Tuning) -> Tuning:
@@ -40,3 +41,10 @@ TUNINGS: dict[str, Callable[[Run], Tuning]] = {
     "icm": lambda run: dataclasses.replace(default(run), eager=True, bonus=ICM()),
 }
 """Ways of learning, by name: what the skills were learned with, and three from scratch."""
+
+
+def named(run: Run, name: str) -> Tuning:
+    """The way of that name, or an error with those there are."""
+    if name not in TUNINGS:
+        raise unknown("way of fine-tuning", name, TUNINGS)
+    return TUNINGS[name](run)

@@ -73,8 +73,8 @@ def reproduce(name: str, options: Reproduce) -> int:
     options.check()
     experiment = dataclasses.replace(catalogue.get(name), asked=options.command(name))
     budget = options.goal_budget or GOAL_BUDGET
-    for where in (name, experiment.runs_of):
-        _of_this_version(options.output / (where or name))
+    for written in {name, experiment.runs_of or name}:
+        _of_this_version(options.output / written)
     every = catalogue.tasks(
         name,
         options.output,
