@@ -1,9 +1,11 @@
 """Environments on the host: what is asked of them, what is refused, and that a run on one is a run like any other."""
 
 import dataclasses
+import functools
 import json
 import runpy
 import threading
+import time
 from pathlib import Path
 
 import gymnasium
@@ -11,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.wrappers import TimeLimit
 
 import upside
 from upside import cli, envs, film, methods, runs, timing
@@ -18,7 +21,7 @@ from upside.engine import probing, rollouts
 from upside.engine.collect import POLICY, RANDOM, RHYTHM, host_key
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
-from upside.envs import bodies
+from upside.envs import bodies, host
 from upside.envs.host import HostEnv
 from upside.evaluate import coverage
 from upside.session import Session
@@ -57,6 +60,10 @@ class Pond(gymnasium.Env):
         now = self.time == self.at_step
         if now and self.fault == "raises":
             raise ValueError("the pond froze")
+        if now and self.fault == "exits":
+            raise SystemExit(3)
+        if now and self.fault == "none":
+            return None, 0.0, False, False, {}
         if now and self.fault == "nan":
             self.at[1] = np.nan
         if now and self.fault == "shrinks":
@@ -109,6 +116,18 @@ def test_actions_are_stretched_to_the_environments_own_bounds():
     np.testing.assert_allclose(moved, got.action[0], atol=1e-5)
 
 
+def test_no_action_is_beyond_the_bounds_by_rounding():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        low, width = rng.normal(size=3), rng.uniform(0.1, 2, 3)
+        space = Box(low.astype(np.float32), (low + width).astype(np.float32))
+        make = functools.partial(Wrong, action_space=space)
+        env = upside.environment(make, "pond", "obs:0,1", BOX)
+        with env.simulators(1) as (one,):
+            for corner in (-np.ones(3), np.ones(3)):
+                assert space.contains(one.stretched(np.float32(corner)))
+
+
 def test_episodes_that_nobody_wants_are_not_played_nor_steps_that_nobody_needs():
     Pond.steps = 0
     got = walk(pond())
@@ -141,15 +160,41 @@ def test_where_the_environment_has_ended_it_stays():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"fault": "raises", "at_step": 3}, "pond failed in step 3 .* the pond froze"),
+        (
+            {"fault": "raises", "at_step": 3},
+            "pond: step 3 of an episode, action .* failed: ValueError: the pond froze",
+        ),
         ({"fault": "nan", "at_step": 2}, "pond: observation 1 is nan after step 2"),
-        ({"fault": "shrinks", "at_step": 1}, "pond, after step 1 .* entries 0 to 0"),
+        ({"fault": "shrinks", "at_step": 1}, "pond, after step 1 .* of 1 numbers, not 2"),
+        ({"fault": "exits", "at_step": 2}, "pond: step 2 .* failed: SystemExit: 3"),
+        ({"fault": "none", "at_step": 2}, "pond, after step 2 .* of 0 numbers"),
         ({"fault": "cut", "at_step": 5}, "pond cut an episode short after 5 of 7 steps"),
     ],
 )
 def test_what_goes_wrong_is_said_with_the_step_and_the_value(options, said):
     with pytest.raises(UserError, match=said):
         walk(pond(**options))
+
+
+def test_an_environment_that_does_not_come_back_is_named(monkeypatch, capfd):
+    monkeypatch.setattr(host, "PATIENCE", 0.05)
+    told = threading.Event()
+
+    class Stuck(Pond):
+        def step(self, action):
+            if self.time == 2:
+                told.wait(20)
+            return super().step(action)
+
+    def read():
+        while "pond: step 3 of an episode, action" not in capfd.readouterr().err:
+            time.sleep(0.05)
+        told.set()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    walk(upside.environment(Stuck, "pond", "obs:0,1", BOX, (10,)))
+    assert told.is_set()
 
 
 class Wrong(Pond):
@@ -163,7 +208,10 @@ class Wrong(Pond):
     [
         (lambda: Wrong(action_space=Discrete(3)), {}, "only continuous ones"),
         (lambda: Wrong(action_space=Box(-np.inf, np.inf, (2,))), {}, "without bounds"),
+        (lambda: Wrong(action_space=Box(-3e38, 3e38, (2,))), {}, "too wide to be searched"),
         (lambda: Wrong(observation_space=Dict()), {}, "FlattenObservation"),
+        (Pond(), {}, "give the class, or a function that makes one"),
+        (Pond, {"features": "", "box": BOX}, "cannot be read"),
         (Pond, {"features": "obs:0,4", "box": BOX}, "entries 0 to 1"),
         (Pond, {"features": "obs:x", "box": BOX}, "are numbers"),
         (Pond, {"features": "info:z", "box": (0, 1)}, "info has no 'z', only x, y"),
@@ -174,7 +222,7 @@ class Wrong(Pond):
         (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (0,)}, "^buckets 0"),
         (lambda: 1 / 0, {}, "cannot be made: ZeroDivisionError"),
         (lambda: None, {}, "no gymnasium.Env"),
-        (lambda: Pond(fault="reset"), {"features": "obs:0", "box": (0, 1)}, "failed to reset"),
+        (lambda: Pond(fault="reset"), {"features": "obs:0", "box": (0, 1)}, r"reset\(seed=0\) failed"),
         (Pond, {"features": lambda obs, info: info["z"], "box": BOX}, "understood: KeyError: 'z'"),
         (Pond, {"features": "math:pi", "box": BOX}, "is no function"),
     ],
@@ -208,6 +256,28 @@ def test_one_object_cannot_play_several_episodes():
     one = Pond()
     with pytest.raises(UserError, match="the same object was made twice"):
         walk(upside.environment(lambda: one, "pond", "obs:0,1", BOX))
+    with pytest.raises(UserError, match="the same object was made twice"):
+        walk(upside.environment(lambda: TimeLimit(one, 99), "pond", "obs:0,1", BOX))
+
+
+def test_an_environment_need_not_have_a_hash():
+    @dataclasses.dataclass
+    class Plain(Pond):
+        depth: float = 1.0
+
+        def __post_init__(self):
+            super().__init__()
+
+    walk(upside.environment(Plain, "pond", "obs:0,1", BOX))
+
+
+def test_the_box_of_an_id_is_part_of_its_configuration():
+    car = envs.make("gymnasium:MountainCarContinuous-v0")
+    config = runs.configure("random", methods.get("random"), car, 0, 1000)
+    assert config.simulated["features"] == "obs:0,1"
+    np.testing.assert_allclose(config.simulated["box"], (-1.2, 0.6, -0.07, 0.07), atol=1e-6)
+    assert config.simulated["buckets"] == (50, 50)
+    assert config.environment() == car
 
 
 def test_an_environment_that_is_not_wrapped_is_met_with_how_to():
@@ -349,7 +419,7 @@ def test_a_run_goes_on_after_its_environment_has_failed(tmp_path):
             run.env._idle[:] = [Pond(fault="raises", at_step=3) for _ in range(99)]
 
     session.listeners.append(fail_later)
-    with pytest.raises(UserError, match="pond failed in step 3"):
+    with pytest.raises(UserError, match=r"pond: step 3 .* failed"):
         session.run()
     healthy.close()
     again = Session.resume(directory, env=pond())

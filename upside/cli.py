@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(
             f"upside: interrupted; {stop}" if str(stop) else "upside: interrupted", file=sys.stderr
         )
+        if argv is None and any(t.name.startswith("episodes") for t in threading.enumerate()):
+            sys.stdout.flush()
+            os._exit(130)  # a simulator that does not come back would be waited for
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

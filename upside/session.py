@@ -7,6 +7,7 @@ again, bit for bit, what was done after the last checkpoint; metrics written sin
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -272,8 +273,10 @@ class Interruptible:
 
     def _ask(self, *_: object) -> None:
         if self.asked:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"continue with 'upside resume {self.path}'")
         self.asked = True
+        # not print: it may be in the middle of another one
+        os.write(2, b"\nupside: ending after this round; Ctrl-C again ends at once\n")
 
     def __call__(self, *_: object) -> None:
         if self.asked:

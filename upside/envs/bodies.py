@@ -91,6 +91,7 @@ def make(
         buckets or (BUCKETS,),
         name=name,
         size=body.size,
+        repeats=True,
         reset_noise_scale=0.0,
         **body.options,
     )

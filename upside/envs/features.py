@@ -74,6 +74,6 @@ def _imported(text: str) -> Callable[..., Any]:
     return found
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """An error of somebody else's code in one line."""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"

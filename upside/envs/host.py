@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import sys
 import threading
 import warnings
 import weakref
@@ -25,6 +26,8 @@ from upside.types import Size, Space, UserError
 if TYPE_CHECKING:
     import gymnasium
 
+PATIENCE = 30.0
+"""Seconds that a reset or a step may take before it is said that it does."""
 MOST_BUCKETS = 2500  # in all, where nobody said how many there should be
 
 
@@ -57,27 +60,42 @@ class HostEnv:
         source: dict[str, Any] | None = None,
         size: Size | None = None,
         make_drawn: Callable[[], gymnasium.Env] | None = None,
+        repeats: bool = False,
     ) -> None:
         """`source` is what `registered` was given, if it was made so; `size` asks for other settings.
 
-        `make_drawn` builds one that can be rendered, where `make` does not.
+        `make_drawn` builds one that can be rendered, where `make` does not. `repeats` is a promise: every episode
+        starts alike, and MuJoCo's state is all that its next step depends on.
         """
+        if not callable(make):
+            raise UserError(
+                f"{name}: give the class, or a function that makes one, in place of {make!r}: several "
+                "episodes run side by side"
+            )
         self.name, self._make, self.source, self.size = name, make, source, size
         self._make_drawn = make_drawn
         self._idle: list[gymnasium.Env] = []
         self._lock = threading.Lock()
-        self._made: weakref.WeakSet[gymnasium.Env] = weakref.WeakSet()
+        self._made: weakref.WeakValueDictionary[int, gymnasium.Env] = weakref.WeakValueDictionary()
         env = self._new()
         self.observation_size, self.action_size = _sizes(env, name)
-        low, high = env.action_space.low.ravel(), env.action_space.high.ravel()  # type: ignore[attr-defined]
+        bounds: Any = env.action_space
+        low, high = (side.ravel().astype(np.float64) for side in (bounds.low, bounds.high))
         self._middle, self._half = (high + low) / 2, (high - low) / 2
         if callable(features):
             self._features = Features("function", (getattr(features, "__name__", "own"),), features)
         else:
-            self._features = Features.parse(features or _every_entry(env, name))
+            self._features = Features.parse(
+                _every_entry(env, name) if features is None else features
+            )
         self.space = self._space(env, box, buckets)
-        still = (source or {}).get("reset_noise_scale") == 0.0
-        self.repeats = still and hasattr(env.unwrapped, "data")
+        if self.source is not None:  # an id's own bounds may change with its version
+            box = tuple(
+                x for pair in zip(self.space.low, self.space.high, strict=True) for x in pair
+            )
+            said_so = {"features": str(self._features), "box": box, "buckets": self.space.buckets}
+            self.source = {**self.source, **said_so}
+        self.repeats = repeats
         """Whether every episode starts alike in a MuJoCo simulator, whose state can be saved and put back."""
         self._idle.append(env)
 
@@ -119,11 +137,12 @@ class HostEnv:
             raise UserError(f"{self.name} cannot be made: {said(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"{self.name}: {env!r} was made, which is no gymnasium.Env")
-        if env in self._made:
+        inner = env.unwrapped  # under new wrappers there may be an old one
+        if self._made.get(id(inner)) is inner:
             raise UserError(
                 f"{self.name}: the same object was made twice: make a new one each time"
             )
-        self._made.add(env)
+        self._made[id(inner)] = inner
         return env
 
     def _space(
@@ -196,8 +215,10 @@ class HostEnv:
         with self._lock:
             mine = [self._idle.pop() for _ in range(min(number, len(self._idle)))]
         mine += [self._new() for _ in range(number - len(mine))]
+        mine_now = [Simulator(self, env) for env in mine]
         try:
-            yield [Simulator(self, env) for env in mine]
+            with _watched(mine_now):
+                yield mine_now
         except BaseException:
             for env in mine:  # in the middle of an episode: not to be used again
                 env.close()
@@ -211,16 +232,37 @@ class Simulator:
 
     def __init__(self, env: HostEnv, simulated: gymnasium.Env) -> None:
         self._env, self.simulated = env, simulated
-        self._steps = 0
+        self._steps, self._calls = 0, 0
+        self._asked: np.ndarray | None = None
+
+    @property
+    def doing(self) -> tuple[int, str]:
+        """How many calls there were, and in words the one that is under way."""
+        asked = self._asked
+        if asked is None:
+            return self._calls, ""
+        step = f"step {self._steps} of an episode, action {_words(asked.ravel())}"
+        what = step if self._steps else f"reset(seed={asked[0]})"
+        return self._calls, f"{self._env.name}: {what}"
+
+    def _call(self, call: Callable[[], Any], action: np.ndarray) -> Any:
+        """Somebody else's code: what it raises is said with what was asked."""
+        self._calls, self._asked = self._calls + 1, action
+        try:
+            return call()
+        except (Exception, SystemExit) as error:
+            raise UserError(f"{self.doing[1]} failed: {said(error)}") from error
+        finally:
+            self._asked = None
 
     def reset(self, seed: int) -> Told:
         self._steps = 0
-        try:
+
+        def reset() -> tuple[Any, Any]:
             obs, info = self.simulated.reset(seed=seed)
-        except Exception as error:
-            raise UserError(
-                f"{self._env.name} failed to reset(seed={seed}): {said(error)}"
-            ) from error
+            return obs, info
+
+        obs, info = self._call(reset, np.array([seed]))
         return self._told(obs, info, False, False)
 
     def save(self) -> tuple[np.ndarray, np.ndarray]:
@@ -246,37 +288,36 @@ class Simulator:
         inner.data.xpos[:] = places
 
     def stretched(self, action: np.ndarray) -> np.ndarray:
-        """As the environment itself wants it."""
+        """As the environment itself wants it: rounding takes nothing beyond its bounds."""
         stretched = self._env._middle + self._env._half * np.clip(action, -1.0, 1.0)
-        space = self.simulated.action_space
-        return stretched.reshape(space.shape).astype(space.dtype)
+        space: Any = self.simulated.action_space
+        return np.clip(stretched.reshape(space.shape).astype(space.dtype), space.low, space.high)
 
     def step(self, action: np.ndarray) -> Told:
         self._steps += 1
         stretched = self.stretched(action)
-        try:
+
+        def step() -> tuple[Any, Any, bool, bool]:
             obs, _, terminated, truncated, info = self.simulated.step(stretched)
-        except Exception as error:
-            raise UserError(
-                f"{self._env.name} failed in step {self._steps} of an episode, action "
-                f"{_words(stretched.ravel())}: {said(error)}"
-            ) from error
-        return self._told(obs, info, bool(terminated), bool(truncated))
+            return obs, info, bool(terminated), bool(truncated)
+
+        return self._told(*self._call(step, stretched))
 
     def _told(self, obs: Any, info: dict[str, Any], terminated: bool, truncated: bool) -> Told:
         when = f"after step {self._steps} of an episode" if self._steps else "after a reset"
         name = self._env.name
         try:
             seen = np.asarray(obs, np.float32).ravel()
+            if obs is None or seen.size != self._env.observation_size:
+                raise UserError(
+                    f"an observation of {0 if obs is None else seen.size} numbers, not "
+                    f"{self._env.observation_size}"
+                )
             features = self._env._features(seen, info)
         except UserError as error:
             raise UserError(f"{name}, {when}: {error}") from None
         except Exception as error:
             raise UserError(f"{name}, {when}: cannot be understood: {said(error)}") from error
-        if seen.size != self._env.observation_size:
-            raise UserError(
-                f"{name}: an observation of {seen.size} numbers {when}, not {self._env.observation_size}"
-            )
         space = getattr(self._env, "space", None)  # not known yet when it is made
         if space is not None and features.size != len(space.low):
             raise UserError(f"{name}: {features.size} features {when}, not {len(space.low)}")
@@ -287,6 +328,35 @@ class Simulator:
                     f"{name}: {what} {where} is {values[where]} {when}: mend the environment"
                 )
         return Told(seen, features, terminated, truncated)
+
+
+@contextlib.contextmanager
+def _watched(simulators: list[Simulator]) -> Iterator[None]:
+    """Whoever waits for an environment that does not come back is told for what.
+
+    Nobody can end a step from outside, and it may only be slow: the rest is the user's to decide.
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        before = None
+        while not ended.wait(PATIENCE):
+            now = [simulator.doing for simulator in simulators]
+            if now == before:
+                busy = next((doing for _, doing in now if doing), "")
+                if busy:
+                    said = f"upside: {busy} has not come back for {PATIENCE:g} seconds"
+                    print(
+                        f"{said}; Ctrl-C twice ends the run, which can be resumed", file=sys.stderr
+                    )
+                    return
+            before = now
+
+    threading.Thread(target=watch, daemon=True, name="watch").start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _camera(env: gymnasium.Env, frames: list[np.ndarray]) -> gymnasium.Env:
@@ -319,6 +389,11 @@ def _sizes(env: gymnasium.Env, name: str) -> tuple[int, int]:
         raise UserError(f"{name} has actions {done}: only continuous ones (a Box) can be learned")
     if not (np.isfinite(done.low).all() and np.isfinite(done.high).all()):
         raise UserError(f"{name} has actions without bounds, {done}: give its action_space some")
+    width = done.high.astype(np.float64) - done.low.astype(np.float64)
+    if (width > np.finfo(np.float32).max).any():
+        raise UserError(
+            f"{name} has actions in {done}: too wide to be searched, scale its action_space"
+        )
     if not isinstance(seen, Box):
         raise UserError(f"{name} has observations {seen}: wrap it in FlattenObservation")
     return int(np.prod(seen.shape)), int(np.prod(done.shape))
@@ -363,6 +438,7 @@ def registered(
     buckets: tuple[int, ...] | None = None,
     name: str | None = None,
     size: Size | None = None,
+    repeats: bool = False,
     **options: Any,
 ) -> HostEnv:
     """An environment by its Gymnasium id, `module:Env-v0` included; `options` go to its constructor."""
@@ -380,6 +456,6 @@ def registered(
 
     name = name or f"gymnasium:{gym_id}"
     given = {"features": features, "box": box, "buckets": buckets}
-    source = {"gym_id": gym_id, **given, "name": name, **options}
+    source = {"gym_id": gym_id, **given, "name": name, "repeats": repeats, **options}
     drawn = functools.partial(make, render_mode="rgb_array")
-    return HostEnv(make, name, features, box, buckets, source, size, drawn)
+    return HostEnv(make, name, features, box, buckets, source, size, drawn, repeats)
