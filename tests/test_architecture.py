@@ -25,11 +25,12 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 UPWARDS = {
     ("upside.run", "upside.figures"),
+    ("upside.run", "upside.film"),
     ("upside.run", "upside.downstream"),
     ("upside.run", "upside.downstream.tasks"),
     ("upside.run", "upside.downstream.reach"),
 }
-"""`run.plot` and `run.reach` ask for figures and tasks when called, so that nothing else has to."""
+"""`run.plot`, `run.film` and `run.reach` ask for figures and tasks when called, so that nothing else has to."""
 
 OPTIONAL = {"gymnasium", "matplotlib", "tensorboardX", "torch"}
 

@@ -377,15 +377,24 @@ def test_coverage_over_interactions_is_what_the_run_has_written(tmp_path, monkey
     command += ["--envs", car, "--seeds", "0", "--interactions", "4000", "--workers", "1"]
     assert cli.main(command) == 0
     where = tmp_path / "coverage-foreign"
-    (curve,) = json.loads((where / "curves.json").read_text())["table"][car]["random"]["curves"]
+    data = json.loads((where / "curves.json").read_text())
+    ((name, curve),) = data["runs"].items()
+    assert name.startswith("random")
     (run,) = (Run.load(path.parent) for path in where.rglob("tree.json"))
     seen = {entry["interactions"]: entry["visited"] for entry in run.history}
     assert curve["at"] == pytest.approx(np.linspace(200, 4000, 20))
-    before = [max((i for i in seen if i <= at), default=min(seen)) for at in curve["at"]]
-    assert curve["visited"] == [seen[interactions] for interactions in before]
+    seen[0] = 0  # nobody knows what was covered before the first line
+    assert curve["visited"] == [seen[max(i for i in seen if i <= at)] for at in curve["at"]]
     assert len(set(curve["visited"])) > 1
     assert "buckets" not in curve, "it has no policies to cover any with"
     assert "coverage.png" in {path.name for path in where.iterdir()}
+    text = (where / "table.md").read_text()
+    assert f"{car}: 2,500 buckets of obs:0,1 in [-1.2, 0.6] x [-0.07, 0.07]" in text
+    command[command.index("0")] = "1"
+    assert cli.main(command) == 0
+    both = json.loads((where / "curves.json").read_text())
+    assert both["table"][car]["random"]["seeds"] == [0, 1], "runs of earlier calls stay"
+    assert both["runs"][name] == curve
 
 
 def test_goals_from_scratch_by_the_command_and_a_second_call_repeats_nothing(

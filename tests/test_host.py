@@ -463,6 +463,9 @@ def test_films_of_simulators_show_every_step(finished, tmp_path):
     run = dataclasses.replace(
         upside.discover("random", env=env, max_interactions=500, k_pol=10), config=config
     )
+    run.film(0, tmp_path / "pond.gif")
+    with pytest.raises(UserError, match=r"output .*pond.jpg is neither"):
+        run.film(0, tmp_path / "pond.jpg")
     pictures = film.frames(run, 0)
     path, around = run.rollout(0)
     assert len(pictures) == len(path) + len(around)

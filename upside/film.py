@@ -41,15 +41,24 @@ def film(options: Film) -> None:
     """What the command does."""
     name = f"film-{options.policy}.gif"
     path = options.output or options.run_dir / "figures" / name
+    _check(path, options.fps)
+    make(Run.load(options.run_dir), options.policy, path, options.seed, options.fps)
+    print(f"film: {path}")
+
+
+def make(run: Run, policy: int, path: Path, seed: int = 0, fps: int = 25) -> None:
+    """Roll a policy out, and write what it looked like."""
+    _check(path, fps)
+    pictures = captioned(run, policy, frames(run, policy, seed))
+    with writing(path):
+        write(pictures, path, fps)
+
+
+def _check(path: Path, fps: int) -> None:
     if path.suffix not in WRITERS:
         raise UserError(f"--output {path} is neither .gif nor .mp4")
-    if options.fps < 1:
-        raise UserError(f"--fps {options.fps} is less than 1: try 25")
-    run = Run.load(options.run_dir)
-    pictures = captioned(run, options.policy, frames(run, options.policy, options.seed))
-    with writing(path):
-        write(pictures, path, options.fps)
-    print(f"film: {path}")
+    if fps < 1:
+        raise UserError(f"--fps {fps} is less than 1: try 25")
 
 
 def frames(run: Run, policy: int, seed: int = 0) -> list[np.ndarray]:
@@ -85,7 +94,8 @@ def captioned(run: Run, policy: int, pictures: list[np.ndarray]) -> list[Any]:
     T, depth = run.method.plan.T, run.tree[policy].depth
     out = []
     for t, picture in enumerate(pictures):
-        doing = f"skill {t // T + 1} of {depth}" if t < depth * T else "diffusing"
+        doing = f"skill {-(-t // T)} of {depth}" if t <= depth * T else "diffusing"
+        doing = doing if t else "start"
         image = Image.fromarray(picture)
         pen = ImageDraw.Draw(image)
         text = f"policy {policy}, step {t}: {doing}"

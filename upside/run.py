@@ -178,11 +178,9 @@ class Run:
         one row a step, to a reward for each, written with `jax.numpy`. `tuning` is a
         `downstream.tune.Tuning`, or the name of one: default, td3, sac or icm.
         """
-        from upside.downstream import tasks, tunings
+        from upside.downstream import tasks
         from upside.downstream.reach import Finetuning
 
-        if isinstance(tuning, str):
-            tuning = tunings.named(self, tuning)
         radius = number("radius", radius)
         budget, seed = number("budget", budget, whole=True), number("seed", seed, whole=True)
         own = callable(goal)
@@ -197,6 +195,13 @@ class Run:
         from upside import figures
 
         return figures.draw(figure, self, path)
+
+    @as_arguments()
+    def film(self, policy: int, path: str | Path, seed: int = 0, fps: int = 25) -> None:
+        """A policy as a moving picture, .gif or .mp4: its chain of skills, then its diffusing part."""
+        from upside import film
+
+        film.make(self, policy, Path(path), seed, fps)
 
     def _check(self, policy: int) -> None:
         if not 0 <= policy < len(self):

@@ -37,16 +37,18 @@ class Finetuning:
         run: Run,
         tasks: list[Task],
         budget: int,
-        tuning: Tuning | None = None,
+        tuning: Tuning | str | None = None,
         horizon: int | None = None,
         seed: int = 0,
         cores: int = 0,
     ):
-        """`cores`: 0 for all there are."""
+        """`tuning` may be a way's name; `cores`: 0 for all there are."""
         if seed < 0:
             raise UserError(f"--seed {seed} is below 0: try 0")
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
-        self.tuning = tunings.like(run, tuning or tunings.default(run))
+        if not isinstance(tuning, Tuning):
+            tuning = tunings.named(run, tuning or "default")
+        self.tuning = tunings.like(run, tuning)
         self.tuning.check()
         self.horizon = horizon or run.method.plan.H_max
         if len(run) < 2 and run.method.growth.max_depth != 0:

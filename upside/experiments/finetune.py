@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from upside.downstream.tune import RECIPE
 from upside.envs.bodies import CONTROL
-from upside.experiments.goals import Goals, sample, unsupervised
+from upside.experiments import tables
+from upside.experiments.goals import WHEN, Goals, sample, tuning, unsupervised
 from upside.experiments.statistics import summary
 from upside.types import World
-from upside.version import __version__, commit
 
 if TYPE_CHECKING:
     from upside.experiments.catalogue import Experiment
@@ -51,16 +52,23 @@ def _groups(done: list[Goals]) -> dict[tuple[str, str], list[Goals]]:
 
 
 def _data(command: str, done: list[Goals]) -> dict[str, Any]:
-    return {
-        "command": command,
-        "version": __version__,
-        "commit": commit(),
-        "budget_per_goal": done[0].budget,
-    }
+    """What every result says of itself, and how chains were fine-tuned."""
+    head = tables.about(command, list(dict.fromkeys(task.run for task in done)))
+    tunings = {task.name: tuning(task) for task in done}
+    return {**head, "recipe": RECIPE, "budget_per_goal": done[0].budget, "tuning": tunings}
+
+
+def _seeds(each: dict[str, Any], form: str) -> str:
+    """The mean, and every seed's number."""
+    return f"{each['mean']:{form}} ({', '.join(f'{v:{form}}' for v in each['values'])})"
 
 
 def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> str:
-    """The share of goals that are reached, over interactions and in the end."""
+    """The share of goals that are reached, over interactions and in the end.
+
+    The curve counts a goal from the first noise-free episode on that reached it; the table has what the best actors
+    do in the end, without noise and in ten episodes with it.
+    """
     from upside.figures import DPI
     from upside.figures.goal import learning_curves
 
@@ -68,7 +76,10 @@ def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> 
     table: dict[str, dict[str, Any]] = {}
     curves: dict[str, list[np.ndarray]] = {}
     at = np.linspace(0, budget, 201)
-    lines = ["| row | unsupervised | goals reached before | after | γ^τ after |", "|---" * 5 + "|"]
+    lines = [
+        "| row | unsupervised | success before | fine-tuned | with noise | γ^τ before | fine-tuned | seeds |",
+        "|---" * 8 + "|",
+    ]
     for (_, row), tasks in _groups(done).items():
         found = [_found(task) for task in tasks]
         first = [[_reached(rises) for rises in run["curves"]] for run in found]
@@ -78,14 +89,18 @@ def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> 
             "unsupervised_interactions": [unsupervised(task) for task in tasks],
             "runs": found,
         }
-        for when, what in (("before", "success"), ("after", "success"), ("after", "reward")):
-            each = [float(np.mean([goal[when][what] for goal in run["goals"]])) for run in found]
-            entry[f"{what}_{when}"] = summary(each)
+        for when in WHEN:
+            for what in ("success", "reward"):
+                each = [
+                    float(np.mean([goal[when][what] for goal in run["goals"]])) for run in found
+                ]
+                entry[f"{what}_{when}"] = summary(each)
         table[row] = entry
-        spent = np.mean(entry["unsupervised_interactions"])
-        before, after = entry["success_before"]["mean"], entry["success_after"]["mean"]
-        reward = entry["reward_after"]["mean"]
-        lines.append(f"| {row} | {spent:,.0f} | {before:.0%} | {after:.0%} | {reward:.3f} |")
+        cells = [f"{np.mean(entry['unsupervised_interactions']):,.0f}"]
+        cells += [_seeds(entry[f"success_{when}"], ".0%") for when in WHEN]
+        cells += [_seeds(entry[f"reward_{when}"], ".3f") for when in WHEN[:2]]
+        lines.append(f"| {row} | {' | '.join(cells)} | {', '.join(map(str, entry['seeds']))} |")
+    lines += ["", f"{budget:,} interactions for each goal, the selection of a policy included."]
     (where / "goals.json").write_text(
         json.dumps({**_data(experiment.command(name), done), "table": table}, indent=1) + "\n"
     )
@@ -102,7 +117,10 @@ def beyond(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
     paper = published["finetuning_control"]
     table: dict[str, dict[str, Any]] = {}
-    lines = ["| body | row | before | fine-tuned | paper |", "|---" * 5 + "|"]
+    lines = [
+        "| body | row | unsupervised | before | fine-tuned | with noise | paper | seeds |",
+        "|---" * 8 + "|",
+    ]
     for (env, row), tasks in _groups(done).items():
         found = [_found(task)["goals"][0] for task in tasks]
         theirs = paper["rows"][env.replace("-", "_")]
@@ -110,14 +128,20 @@ def beyond(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
         entry = {
             "seeds": [task.run.config.seed for task in tasks],
             "unsupervised_interactions": [unsupervised(task) for task in tasks],
-            "before": summary([one["before"]["total"] for one in found]),
-            "fine-tuned": summary([one["finetuned"]["total"] for one in found]),
+            **{when: summary([one[when]["total"] for one in found]) for when in WHEN},
             "paper": cell,
             "runs": found,
         }
         table.setdefault(env, {})[row] = entry
-        ours = [f"{entry[w]['mean']:.1f}" for w in ("before", "fine-tuned")]
-        lines.append(f"| {env} | {row} | {' | '.join(ours)} | {cell[0]:.1f} ± {cell[1]:.1f} |")
+        cells = [f"{np.mean(entry['unsupervised_interactions']):,.0f}"]
+        cells += [_seeds(entry[when], ".1f") for when in WHEN]
+        cells += [f"{cell[0]:.1f} ± {cell[1]:.1f}", ", ".join(map(str, entry["seeds"]))]
+        lines.append(f"| {env} | {row} | {' | '.join(cells)} |")
+    beyond = ", ".join(f"x > {at:g} ({env})" for env, at in THRESHOLDS.items())
+    lines += [
+        "",
+        f"Steps of an episode with {beyond}; {done[0].budget:,} interactions to select a policy and to fine-tune it.",
+    ]
     data = {**_data(experiment.command(name), done), "thresholds": THRESHOLDS, "table": table}
     (where / "finetune.json").write_text(json.dumps(data, indent=1) + "\n")
     text = "\n".join(lines) + "\n"

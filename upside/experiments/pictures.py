@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from upside.experiments import tables
 from upside.experiments.tasks import Task
+from upside.runs import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,8 +40,11 @@ def _save(figure: Figure, path: Path) -> str:
 
 
 def policies(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
+    """The picture, and which runs it is of."""
     from upside.figures import compare
 
+    about = tables.about(experiment.command(name), done)
+    RunDirectory(where).keep(f"{name}.json", json.dumps(about, indent=1) + "\n")
     return _save(compare.policies(_loaded(experiment, done)), where / f"{name}.png")
 
 

@@ -54,10 +54,39 @@ def results(
     new: dict[str, dict[str, Any]],
     before: dict[str, Any],
 ) -> dict[str, Any]:
-    """The table as data: every run's numbers, and for each row and maze ours beside the paper's.
+    """The table as data: every run's numbers, and for each row and maze ours beside the paper's."""
+    data = joined(command, experiment, done, new, before)
+    runs = data.pop("runs")
+    published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
+    figures = published.get(experiment.published, {"rows": {}})
+    columns = {**figures["rows"], **figures.get("footnote", {})}
+    table: dict[str, dict[str, Any]] = {}
+    for row_name, row in experiment.rows.items():
+        for column, env in enumerate(experiment.envs):
+            same = of_row(runs, row_name, env)
+            if same:
+                cell = _summarised(same)
+                cell["paper"] = columns.get(row.paper, [None, None])[column]
+                cell |= compared(cell)
+                table.setdefault(row_name, {})[env] = cell
+    return {**data, "table": table, "runs": runs}
 
-    Of the table `before`, runs are kept that had the configuration which their row has now.
-    """
+
+def of_row(runs: dict[str, dict[str, Any]], row: str, env: str) -> list[dict[str, Any]]:
+    """All seeds of a row on an environment."""
+    same = [run for run in runs.values() if (run["row"], run["env"]) == (row, env)]
+    return sorted(same, key=lambda run: run["seed"])
+
+
+def joined(
+    command: str,
+    experiment: Experiment,
+    done: list[Task],
+    new: dict[str, dict[str, Any]],
+    before: dict[str, Any],
+) -> dict[str, Any]:
+    """What is said of the runs that are done, and of those of an earlier result `before` that had the configuration
+    which their row has now. Each run says its row, environment and seed."""
     head = about(command, done)
     old = _still_valid(experiment, done, before)
     for config in before.get("configurations", []):
@@ -71,19 +100,7 @@ def results(
         head["command"] = "; ".join(dict.fromkeys([before["command"], command]))
     environments = {**before.get("environments", {}), **head["environments"]}
     runs = {**{run: before["runs"][run] for run in old}, **new}
-    published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
-    figures = published.get(experiment.published, {"rows": {}})
-    columns = {**figures["rows"], **figures.get("footnote", {})}
-    table: dict[str, dict[str, Any]] = {}
-    for row_name, row in experiment.rows.items():
-        for column, env in enumerate(experiment.envs):
-            same = [r for r in runs.values() if (r["row"], r["env"]) == (row_name, env)]
-            if same:
-                cell = _summarised(sorted(same, key=lambda r: r["seed"]))
-                cell["paper"] = columns.get(row.paper, [None, None])[column]
-                cell |= compared(cell)
-                table.setdefault(row_name, {})[env] = cell
-    return {**head, "environments": environments, "table": table, "runs": runs}
+    return {**head, "environments": environments, "runs": runs}
 
 
 def _setting(config: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from upside.envs.maze import Maze
 from upside.figures import maps
 from upside.figures.curves import BLUE, GREEN, ORANGE, PALE, active
 from upside.figures.curves import discriminability as of_active
@@ -68,7 +69,10 @@ def _panels(
         for column, name in enumerate(line):
             ax = figure.add_subplot(len(lines), width, row * width + column + 1, gid=name)
             draw(ax, scenes[name])
-            ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
+            if isinstance(
+                scenes[name].run.env, Maze
+            ):  # others have no walls by which to tell how far it is
+                ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
             ax.set_title(_caption(name, scenes[name]), fontsize=9)
     longest = max(scenes.values(), key=lambda s: s.run.method.plan.H)
     legend_below(figure, [*handles(longest), *ground_legend(scenes[lines[-1][0]])], columns=6)
@@ -120,22 +124,36 @@ def coverage(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
 
     figure = Figure(figsize=(4.2 * len(curves), 4.0), layout="constrained")
     axes = figure.subplots(1, len(curves), squeeze=False)[0]
+    named = dict.fromkeys(name for rows in curves.values() for name in rows)
+    chance = "random"  # pale wherever it is
+    colors = dict(zip([n for n in named if n != chance], (BLUE, ORANGE, GREEN), strict=False))
+    colors[chance] = PALE
     for ax, (env, rows) in zip(axes, curves.items(), strict=True):
-        for (name, runs), color in zip(rows.items(), (BLUE, ORANGE, PALE, GREEN), strict=False):
+        for name, runs in rows.items():
+            color = colors[name]
             x = np.array(runs[0]["at"]) / 1e6
-            for counted, style, of in (("buckets", "-", "policies"), ("visited", ":", "visited")):
+            for counted, style, of in (
+                ("buckets", "-", "its policies"),
+                ("visited", ":", "visited so far"),
+            ):
                 if not all(counted in run for run in runs):
                     continue
                 lines, label = np.array([r[counted] for r in runs]), f"{name}: {of}"
                 ax.plot(x, lines.mean(0), style, color=color, label=label, gid=label)
                 ax.fill_between(x, lines.min(0), lines.max(0), color=color, alpha=0.15, lw=0)
         ax.set(xlabel="interactions (millions)", xlim=(0, None), ylim=(0, None))
-        ax.set_title(f"{env}: {len(next(iter(rows.values())))} seeds", fontsize=10)
+        counts = "/".join(map(str, sorted({len(runs) for runs in rows.values()})))
+        total = next(iter(rows.values()))[0]["of"]
+        ax.set_title(f"{env}: {counts} seeds, {total:,} buckets in all", fontsize=10)
         ax.grid(color="#e6e8ec")
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("buckets (line: mean, band: all seeds)")
+    axes[0].set_ylabel("buckets")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=len(labels))
+    columns = min(len(labels), 2 * len(curves))
+    title = "line: mean of seeds; band: lowest to highest"
+    figure.legend(
+        handles, labels, frameon=False, loc="outside lower center", ncols=columns, title=title
+    )
     return figure
 
 
