@@ -322,7 +322,7 @@ def test_means_over_goals_and_runs_by_hand():
     assert entry["steps"] == {"goals": 2, "before": 55.0, "after": 50.0, "lost": 1, "rarer": 1}
     assert goals._never(data, entry) == [7]
     cells = goals._maps({**data, "table": {"row": entry}}, "finetuned")
-    assert cells["row, before"][0, 3] == pytest.approx(0.3)
+    assert cells["row, as discovered"][0, 3] == pytest.approx(0.3)
     assert cells["row"][0, 3] == pytest.approx(0.4)
     assert cells["row"][1, 3] == 0
     assert np.isnan(cells["row"]).sum() == 14, "no goals there"

@@ -404,11 +404,13 @@ def test_discriminability_over_training_is_the_mean_over_policies_and_seeds(run)
 
 
 def test_a_region_that_nothing_reaches_says_so_in_heat_maps(run):
-    values = np.array([[0.5, 0.0], [np.nan, 1.0]])
-    figure = goal.heat_maps({"one": values, "two": values}, run, "goals")
+    values, places = np.array([[0.5, 0.0], [np.nan, 0.001]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+    figure = goal.heat_maps({"one": values, "two": values}, run, "goals", places)
     first, second, bar = figure.axes
-    assert [text.get_text() for text in first.texts] == ["0.50", "never", "-", "1.00"]
-    assert second.get_title() == "two\nmean 0.50", "regions without goals do not count"
+    assert [text.get_text() for text in first.texts] == ["0.50", "never", "-", "< 0.01"]
+    (dots,) = [line for line in first.lines if line.get_gid() == "goals"]
+    assert np.array_equal(dots.get_xydata(), places)
+    assert second.get_title() == "two\nmean 0.17", "regions without goals do not count"
     assert "mean over runs" in bar.get_ylabel()
 
 

@@ -157,12 +157,11 @@ def report(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     goals, budget = len(data["goals"]), data["budget_per_goal"]
     title = f"{data['env']}: {goals} unknown goals, {budget:,} interactions each"
     run = Run.load(done[0].run.path)
+    places = np.array([goal["place"] for goal in data["goals"]])
+    maps = lambda when, how: figures.heat_maps(_maps(data, when), run, f"{title}, {how}", places)  # noqa: E731
     for kind, figure in (
-        ("heat", figures.heat_maps(_maps(data, "finetuned"), run, f"{title}, without noise")),
-        (
-            "noise",
-            figures.heat_maps(_maps(data, "stochastic"), run, f"{title}, with exploration noise"),
-        ),
+        ("heat", maps("finetuned", "without noise")),
+        ("noise", maps("stochastic", "fine-tuned policies with exploration noise")),
         ("curves", figures.learning_curves(_curves(data), title)),
     ):
         path = where / f"{name}-{kind}.png"
@@ -352,7 +351,7 @@ def _maps(data: dict[str, Any], after: str) -> dict[str, np.ndarray]:
     maps: dict[str, np.ndarray] = {}
     for row, entry in data["table"].items():
         if not maps:
-            maps[f"{row}, before"] = one(entry, "before")
+            maps[f"{row}, as discovered"] = one(entry, "before")
         maps[row] = one(entry, after)
     return maps
 

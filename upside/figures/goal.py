@@ -49,9 +49,10 @@ def way(
     return figure
 
 
-def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str) -> Figure:
-    """γ^τ of every region, a panel for each method; a region that nothing reached says so."""
+def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str, goals: np.ndarray) -> Figure:
+    """γ^τ of every region, a panel for each method, and the goals; a region that nothing reached says so."""
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     columns = min(4, len(maps))
     rows = -(-len(maps) // columns)
@@ -66,8 +67,10 @@ def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str) -> Figure:
         for (i, j), value in np.ndenumerate(values):
             x, y = (edges[0][i] + edges[0][i + 1]) / 2, (edges[1][j] + edges[1][j + 1]) / 2
             words = "-" if np.isnan(value) else "never" if value == 0 else f"{value:.2f}"
+            words = "< 0.01" if words == "0.00" else words
             box = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8}
             ax.text(x, y, words, ha="center", va="center", fontsize=8.5, bbox=box, zorder=ABOVE + 2)
+        ax.plot(*goals.T, "o", ms=3, mfc=GOAL, mec="white", mew=0.5, zorder=ABOVE + 1, gid="goals")
         ax.set_title(f"{name}\nmean {np.nanmean(values):.2f}", fontsize=9.5)
         ax.set(xlabel="", ylabel="")
     for ax in axes[len(maps) :]:
@@ -76,6 +79,8 @@ def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str) -> Figure:
     bar = figure.colorbar(mesh, ax=axes.tolist(), pad=0.02)
     bar.set_label("γ^τ, mean over runs and a region's goals")
     figure.suptitle(title, fontsize=11)
+    dot = Line2D([], [], color=GOAL, marker="o", ms=4, ls="", mec="white", label="goal")
+    legend_below(figure, [dot, *ground_legend(scene)], columns=4)
     return figure
 
 
