@@ -65,13 +65,17 @@ class Tuning:
     """Steps for which exploration noise is held."""
     search: float = 10.0
     """So many times as large is the noise of one episode a round until the task has paid: its actions are random."""
+    search_hold: int = 10
+    """Steps for which these are held, whoever learns."""
     episodes: int = 256
     """Episodes that are stored: the best so far, and the newest."""
     patience: int = 100
     """Rounds without a better noise-free episode, once the task was solved in one, before a chain is left as it is."""
 
     def check(self) -> None:
-        at_least(self, 1, "n_explo", "rollouts", "updates", "hold", "episodes", "patience")
+        at_least(
+            self, 1, "n_explo", "rollouts", "updates", "hold", "search_hold", "episodes", "patience"
+        )
         at_least(self, 0, "warmup", "search")
         if self.episodes <= max(self.n_explo, self.rollouts + 1):
             raise UserError(
@@ -191,9 +195,11 @@ def chances(
     """
     key, from_key, noise_key, env_key = jax.random.split(key, 4)
     n, (_, steps, size) = tuning.rollouts + 1, one.store.episodes.action.shape
-    noise = tuning.learner.sigma * held(tuning.hold, (n, steps, size), noise_key)
+    sigma, shape = tuning.learner.sigma, (n, steps, size)
+    noise = sigma * held(tuning.hold, shape, noise_key)
+    wide = sigma * held(tuning.search_hold, shape, noise_key)[1] * tuning.search
     paid = (one.store.episodes.reward != 0).any()
-    noise = noise.at[1].multiply(jnp.where(paid, 1.0, tuning.search))
+    noise = noise.at[1].set(jnp.where(paid, noise[1], wide))
     noisy_from = jax.random.randint(from_key, (n,), 0, one.last + 1).at[0].set(NEVER)
     return noise, noisy_from, env_key, key
 

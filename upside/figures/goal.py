@@ -56,7 +56,7 @@ def heat_maps(maps: dict[str, np.ndarray], run: Run, title: str, goals: np.ndarr
 
     columns = min(4, len(maps))
     rows = -(-len(maps) // columns)
-    figure = Figure(figsize=(3.2 * columns + 1.0, 3.3 * rows + 0.5), layout="constrained")
+    figure = Figure(figsize=(3.2 * columns + 1.0, 3.5 * rows + 0.7), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     scene, low, high = Scene(run), run.env.space.low, run.env.space.high
     mesh = None
