@@ -345,7 +345,7 @@ def test_goals_of_an_earlier_call_stay_if_they_were_asked_the_same():
         runs = [{"goals": [goal], "seed": seed} for seed in seeds]
         spent = [0] * len(seeds)
         return goals._entry(
-            seeds=list(seeds), configurations=[config], tuning=tuning, runs=runs,
+            commit="abc", seeds=list(seeds), configurations=[config], tuning=tuning, runs=runs,
             unsupervised_interactions=spent,
         )  # fmt: skip
 

@@ -105,7 +105,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 }
 """Settings of the methods that are compared, where they differ from what is declared.
 
-As `selection-mazes` has chosen them by the paper's rule (docs/baselines.md): results/selection-mazes.json; of
+As `selection-mazes` has chosen them by the paper's rule (docs/baselines.md): results/selection-present.json; of
 flat-upside, diayn-curr and diayn-hier results/selection-again.json (flat-upside's K_pol = 100 scores a little more,
 results/selection-flat-upside.json, for five times the cost: not taken), of upside-paper
 results/selection-upside-paper.json; of smm and edl after all 1e7 interactions, results/selection-smm-edl.json; of

@@ -179,12 +179,13 @@ def evolution(run: Run) -> Figure:
     from matplotlib.figure import Figure
 
     scene, frames = Scene(run), 9
-    figure = Figure(figsize=(13.6, 9.6), layout="constrained")
-    grid = figure.add_gridspec(1, 2, width_ratios=(1, 2.6))
-    left, right = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
     born = np.array([node.born for node in run.tree.nodes])
     times = frame_times(born, frames)
-    axes = [right.add_subplot(3, 3, i + 1, gid=f"frame-{i}") for i in range(len(times))]
+    lines = -(-len(times) // 3)
+    figure = Figure(figsize=(13.6, 0.6 + 3.0 * max(2, lines)), layout="constrained")
+    grid = figure.add_gridspec(1, 2, width_ratios=(1, 2.6))
+    left, right = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+    axes = [right.add_subplot(lines, 3, i + 1, gid=f"frame-{i}") for i in range(len(times))]
     draw_frames(axes, scene, born, times)
     for ax, letter in zip(axes, "ABCDEFGHI", strict=False):
         ax.set_title(f"{letter}: {ax.get_title()}", fontsize=9)
@@ -200,7 +201,11 @@ def evolution(run: Run) -> Figure:
                 ax.annotate(
                     letter, (time / 1000, 1.01), xycoords=("data", "axes fraction"), fontsize=8
                 )
-        ax.legend(frameon=False, fontsize=8)
+        aside = {
+            "loc": "lower center",
+            "bbox_to_anchor": (0.5, 1.05),
+        }  # both curves fill their axes
+        ax.legend(frameon=False, fontsize=8, ncols=3, **aside)
         ax.grid(color="#e6e8ec")
         ax.spines[["top", "right"]].set_visible(False)
     title = f"{scene.name}: {count(len(run) - 1)} after {thousands(run.summary['interactions'])}"

@@ -83,7 +83,7 @@ def intensity_bar(figure: Figure, ax: Axes | list[Axes]) -> None:
     shades = np.stack([*np.full((3, 64), 0.25), _intensity(levels)], axis=-1)
     scale = ScalarMappable(Normalize(0, 1), ListedColormap(shades))
     bar = figure.colorbar(scale, ax=ax, shrink=0.6, pad=0.02)
-    bar.set_label("confidence q(z | s) of that policy")
+    bar.set_label("the paler a colour, the less sure: q(z | s) of that policy")
 
 
 def _pixels(scene: Scene) -> Float[np.ndarray, "rows columns 2"]:
