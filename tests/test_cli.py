@@ -418,6 +418,8 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
     [
         (["diayn", "--glean", "3"], "diayn has no option --glean: it is one of upside"),
         (["diayn", "--alpha", "0.1"], "--alpha is an option of sac: add --learner sac"),
+        (["diayn", "--learner", "sac", "--sigma", "1"], "--sigma is an option of td3"),
+        (["diayn", "--learner", "sac", "--alpha", "-1"], "--alpha -1"),
         (["diayn", "--etta", "3"], "there is no option --etta here (see 'upside train diayn"),
         (
             ["upside", "--max-interactions", "60k"],
@@ -428,6 +430,7 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
             ["coverage-mazes", "--interactions", "1e6x"],
             "--interactions: '1e6x' is not a whole number",
         ),
+        (["coverage-mazes", "--seeds", "1.5"], "--seeds: '1.5' cannot be read"),
         (["upside", "--learner", "sax"], "did you mean sac"),
     ],
 )

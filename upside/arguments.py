@@ -53,6 +53,7 @@ def _plain_words(line: str, arguments: list[str]) -> str:
         r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number", line
     )
     line = re.sub(r"could not convert string to float: (.*)", r"\1 is not a number", line)
+    line = re.sub(r"Could not find valid parse for arguments: \[(.*)\]", r"\1 cannot be read", line)
     # of "None or a number" only the number is worth a word
     line = re.sub(r"no type matching .* Got errors: .*- <class '\w+'>: ", "", line)
     return line.removeprefix("Error parsing ")

@@ -21,6 +21,7 @@ from upside.types import UserError, unknown
 from upside.version import __version__
 
 if TYPE_CHECKING:
+    from upside.engine.method import Method
     from upside.run import Run
     from upside.session import Session
 
@@ -175,7 +176,7 @@ def train(arguments: list[str]) -> None:
     asks = Learns if "learner" in offered else Train
     kind = dataclasses.make_dataclass("Train", fields, bases=(asks,), frozen=True)
     kind.__doc__ = asks.__doc__
-    _own_options(name, kind, rest)
+    _own_options(name, method, kind, rest)
     conf = (tyro.conf.OmitArgPrefixes, tyro.conf.SuppressFixed)
     options = parse(kind, f"train {name}", rest, config=conf)
     chosen = {
@@ -200,29 +201,26 @@ def train(arguments: list[str]) -> None:
     _discover(session, options.figures)
 
 
-def _own_options(name: str, kind: type, arguments: list[str]) -> None:
-    """Refuse an option that only other methods have: the parser would guess at one that is spelt alike."""
+def _own_options(name: str, method: Method, kind: type, arguments: list[str]) -> None:
+    """Refuse an option that only other methods, or another learner, have: the parser would guess at one spelt alike."""
     from upside import methods
 
-    def settings(part: Any, idle: set[str]) -> set[str]:
-        return {f.name for f in dataclasses.fields(part)} - idle
+    def settings(method: Method) -> set[str]:
+        fields = {f.name for part in method.slots().values() for f in dataclasses.fields(part)}
+        return fields - method.idle()
 
-    has: dict[str, set[str]] = {}
-    for other in methods.METHODS:
-        method = methods.get(other)
-        has[other] = set().union(*(settings(p, method.idle()) for p in method.slots().values()))
-    common = {f.name for f in dataclasses.fields(kind)}
+    own = settings(method) | {f.name for f in dataclasses.fields(kind)}
     for word in arguments:
         option = word.partition("=")[0]
         setting = option.removeprefix("--").replace("-", "_")
-        whose = [other for other in has if setting in has[other]]
-        if not option.startswith("--") or setting in common:
+        if not option.startswith("--") or setting in own:
             continue
-        if whose and name not in whose:
-            raise UserError(f"{name} has no option {option}: it is one of {', '.join(whose)}")
-        for learner, learns in methods.LEARNERS.items():
-            if issubclass(kind, Learns) and setting in {f.name for f in dataclasses.fields(learns)}:
+        for learner in methods.LEARNERS if issubclass(kind, Learns) else ():
+            if setting in settings(methods.get(name, learner)):
                 raise UserError(f"{option} is an option of {learner}: add --learner {learner}")
+        whose = [other for other in methods.METHODS if setting in settings(methods.get(other))]
+        if whose:
+            raise UserError(f"{name} has no option {option}: it is one of {', '.join(whose)}")
 
 
 def _without(part: Any, idle: set[str]) -> tuple[type, Any]:

@@ -134,7 +134,7 @@ def _complete(every: Sequence[W], options: Reproduce) -> tuple[list[W], int]:
     left = [task for task in every if task not in failed and not task.done()]
     failed |= _run(every, left, options)
     for one, reason in failed.items():
-        print(f"failed: {one.path.name}: {reason} (the next call tries it again)")
+        print(f"failed: {one.path.name}: {reason}")
     return [task for task in every if task not in failed and task.done()], len(failed)
 
 
@@ -144,7 +144,7 @@ def _run(every: Sequence[Work], left: Sequence[Work], options: Reproduce) -> dic
     with _display(every, left) as display:
         for number, (task, reason) in enumerate(work, len(every) - len(left) + 1):
             if reason:
-                failed[task] = reason
+                failed[task] = f"{reason} (the next call tries it again)"
             display.said(f"{number} of {len(every)}: {task.path.name} {reason or 'done'}")
     return failed
 
