@@ -19,7 +19,7 @@ from upside import cli, runs
 from upside.methods import METHODS
 from upside.run import Run
 from upside.runs import FORMAT, RunDirectory
-from upside.session import Session
+from upside.session import Interrupted, Interruptible, Session
 
 # The shapes of `test_discovery.quick`: nothing is compiled twice.
 QUICK = ["--max-interactions", "3000", "--k-pol", "10", "--probes", "8", "--k-steps", "4000"]
@@ -417,7 +417,7 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
     ("words", "said"),
     [
         (["diayn", "--glean", "3"], "diayn has no option --glean: it is one of upside"),
-        (["diayn", "--alpha", "0.1"], "--alpha is an option of sac: add --learner sac"),
+        (["diayn", "--alpha", "0.1"], "--alpha is an option of sac: give --learner sac"),
         (["diayn", "--learner", "sac", "--sigma", "1"], "--sigma is an option of td3"),
         (["diayn", "--learner", "sac", "--alpha", "-1"], "--alpha -1"),
         (["diayn", "--etta", "3"], "there is no option --etta here (see 'upside train diayn"),
@@ -437,3 +437,20 @@ def test_ctrl_c_is_not_lost_inside_jaxs_callback(monkeypatch, capsys):
 def test_the_parsers_words_are_plain(words, said, capsys):
     assert cli.main(["train" if words[0] in METHODS else "reproduce", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_first_signal_of_each_kind_waits_for_the_round_whoever_listens(monkeypatch):
+    """A terminal's Ctrl-C reaches a reproduction's runs, and then it ends them: that is no second Ctrl-C."""
+
+    def broken(*_):
+        raise BrokenPipeError
+
+    stop = Interruptible(Path("run"))
+    stop()
+    monkeypatch.setattr(os, "write", broken)
+    stop._ask(signal.SIGINT, None)
+    stop._ask(signal.SIGTERM, None)
+    with pytest.raises(Interrupted, match="upside resume run"):
+        stop()
+    with pytest.raises(KeyboardInterrupt):
+        stop._ask(signal.SIGINT, None)

@@ -401,15 +401,28 @@ def test_two_do_not_write_to_one_goal(run, tmp_path, monkeypatch):
     asked = request.ask(tmp_path / "run", tmp_path / "goal", [place], budget=30_000)
     job = asked.prepare(tmp_path / "goal")
     asked.start(tmp_path / "goal")
+    other = dataclasses.replace(asked, budget=40_000)
     with RunDirectory(tmp_path / "goal").alone():
         with pytest.raises(UserError, match="another process"):
             job.perform()
-        with pytest.raises(UserError, match="another process"):
-            asked.start(tmp_path / "goal", overwrite=True)
+        for overwrite in (True, False):
+            with pytest.raises(UserError, match="another process"):
+                other.start(tmp_path / "goal", overwrite)
+    with pytest.raises(UserError, match="another budget"):
+        other.start(tmp_path / "goal")
     assert request.Request.read(tmp_path / "goal") == asked, "nothing was removed"
-    dataclasses.replace(asked, budget=40_000).start(tmp_path / "goal", overwrite=True)
+    other.start(tmp_path / "goal", overwrite=True)
     with pytest.raises(UserError, match="something else meanwhile"):
         job.perform()
+
+
+def test_a_request_that_was_cut_off_before_it_began_can_be_made_again(run, tmp_path):
+    run.save(tmp_path / "run")
+    asked = request.ask(tmp_path / "run", tmp_path / "goal", [[1.0, 2.0]])
+    (tmp_path / "goal" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "goal" / "config.json.part").write_text("{")
+    asked.start(tmp_path / "goal")
+    assert request.Request.read(tmp_path / "goal") == asked
 
 
 def test_the_command_says_and_shows_what_became_of_a_goal(run, tmp_path, capsys, monkeypatch):

@@ -118,9 +118,10 @@ def test_actions_are_stretched_to_the_environments_own_bounds():
 
 def test_no_action_is_beyond_the_bounds_by_rounding():
     rng = np.random.default_rng(0)
-    for _ in range(100):
+    for i in range(200):
         low, width = rng.normal(size=3), rng.uniform(0.1, 2, 3)
-        space = Box(low.astype(np.float32), (low + width).astype(np.float32))
+        kind = (np.float32, np.float64)[i % 2]
+        space = Box(low.astype(kind), (low + width).astype(kind), dtype=kind)
         make = functools.partial(Wrong, action_space=space)
         env = upside.environment(make, "pond", "obs:0,1", BOX)
         with env.simulators(1) as (one,):
@@ -464,7 +465,7 @@ def test_films_of_simulators_show_every_step(finished, tmp_path):
         upside.discover("random", env=env, max_interactions=500, k_pol=10), config=config
     )
     run.film(0, tmp_path / "pond.gif")
-    with pytest.raises(UserError, match=r"output .*pond.jpg is neither"):
+    with pytest.raises(UserError, match=r"pond.jpg is neither"):
         run.film(0, tmp_path / "pond.jpg")
     pictures = film.frames(run, 0)
     path, around = run.rollout(0)

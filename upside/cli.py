@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"upside: interrupted; {stop}" if str(stop) else "upside: interrupted", file=sys.stderr
         )
         if argv is None and any(t.name.startswith("episodes") for t in threading.enumerate()):
-            sys.stdout.flush()
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
             os._exit(130)  # a simulator that does not come back would be waited for
         return 130
     except BrokenPipeError:
@@ -217,7 +218,7 @@ def _own_options(name: str, method: Method, kind: type, arguments: list[str]) ->
             continue
         for learner in methods.LEARNERS if issubclass(kind, Learns) else ():
             if setting in settings(methods.get(name, learner)):
-                raise UserError(f"{option} is an option of {learner}: add --learner {learner}")
+                raise UserError(f"{option} is an option of {learner}: give --learner {learner}")
         whose = [other for other in methods.METHODS if setting in settings(methods.get(other))]
         if whose:
             raise UserError(f"{name} has no option {option}: it is one of {', '.join(whose)}")

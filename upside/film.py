@@ -56,7 +56,7 @@ def make(run: Run, policy: int, path: Path, seed: int = 0, fps: int = 25) -> Non
 
 def _check(path: Path, fps: int) -> None:
     if path.suffix not in WRITERS:
-        raise UserError(f"--output {path} is neither .gif nor .mp4")
+        raise UserError(f"{path} is neither .gif nor .mp4")
     if fps < 1:
         raise UserError(f"--fps {fps} is less than 1: try 25")
 

@@ -6,6 +6,7 @@ again, bit for bit, what was done after the last checkpoint; metrics written sin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -259,7 +260,7 @@ class Interruptible:
     """
 
     def __init__(self, path: Path):
-        self.path, self.asked, self.before = path, False, dict[int, Any]()
+        self.path, self.asked, self.before = path, set[int](), dict[int, Any]()
 
     def __enter__(self) -> Interruptible:
         if threading.current_thread() is threading.main_thread():
@@ -271,12 +272,14 @@ class Interruptible:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
-    def _ask(self, *_: object) -> None:
-        if self.asked:
+    def _ask(self, number: int, _: object) -> None:
+        # Of each kind: a terminal's Ctrl-C reaches a reproduction's runs, and then it ends them too.
+        if number in self.asked:
             raise KeyboardInterrupt(f"continue with 'upside resume {self.path}'")
-        self.asked = True
-        # not print: it may be in the middle of another one
-        os.write(2, b"\nupside: ending after this round; Ctrl-C again ends at once\n")
+        self.asked.add(number)
+        with contextlib.suppress(OSError):  # nobody may be listening any more
+            # not print: it may be in the middle of another one
+            os.write(2, b"\nupside: ending after this round; Ctrl-C again ends at once\n")
 
     def __call__(self, *_: object) -> None:
         if self.asked:

@@ -47,7 +47,7 @@ class Finetuning:
             raise UserError(f"--seed {seed} is below 0: try 0")
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
         if not isinstance(tuning, Tuning):
-            tuning = tunings.named(run, tuning or "default")
+            tuning = tunings.named(run, "default" if tuning is None else str(tuning))
         self.tuning = tunings.like(run, tuning)
         self.tuning.check()
         self.horizon = horizon or run.method.plan.H_max

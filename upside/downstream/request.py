@@ -22,10 +22,16 @@ from upside.downstream.tune import RECIPE
 from upside.run import Run, saved_mlp
 from upside.runs import Pace, RunDirectory, flatten, unflatten
 from upside.types import UserError
-from upside.version import __version__
+from upside.version import __version__, commit
 
 SAVE_SECONDS = 10.0
 PROGRESS = "checkpoints/progress.json"
+CONFIG = "config.json"
+BEGUN = {
+    "lock",
+    "checkpoints",
+    f"{CONFIG}.part",
+}  # what there may be of a request that was cut off before it began
 ARRAYS = "reached.safetensors"  # of a single task: its ways and the skills that were kept
 
 
@@ -56,7 +62,7 @@ class Request:
     def read(cls, where: Path) -> Request | None:
         """The request that a directory holds, if it is one's."""
         try:
-            return cls(**{"recipe": 1} | json.loads((where / "config.json").read_text()))
+            return cls(**{"recipe": 1} | json.loads((where / CONFIG).read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -64,7 +70,7 @@ class Request:
         """Refuse a place that holds something else, or another request that is not to be replaced."""
         if where.exists() and not where.is_dir():
             raise UserError(f"{where} is a file: give another --output")
-        if not where.exists() or not any(where.iterdir()):
+        if not where.exists() or all(child.name in BEGUN for child in where.iterdir()):
             return
         found = Request.read(where)
         if found is None:
@@ -80,14 +86,15 @@ class Request:
     def start(self, where: Path, overwrite: bool = False) -> None:
         """Its configuration first: a directory that has one is to be continued."""
         directory = RunDirectory(where)
-        if overwrite and where.exists():
-            with directory.alone():
-                pass
-            with directory.writing():
-                shutil.rmtree(where)
         with directory.writing():
             where.mkdir(parents=True, exist_ok=True)
-        directory.keep("config.json", json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        with directory.alone():
+            self.check(where, overwrite)  # once more: somebody may have been faster
+            with directory.writing():
+                if overwrite:
+                    _empty(where)
+                (where / "checkpoints").mkdir(exist_ok=True)
+            directory.keep(CONFIG, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     def prepare(self, where: Path, cores: int = 0) -> Job:
         """Load the run; everything that may be refused is refused here."""
@@ -141,15 +148,13 @@ class Job:
         self, directory: RunDirectory, listen: Callable[[Finetuning], None] | None
     ) -> list[Reached]:
         curves: list[Any] = []
-        with directory.writing():
-            (self.where / "checkpoints").mkdir(exist_ok=True)
         if self.tuned is None:
             seed = self.asked.seed
             found = [reach.zero_shot(self.run, goal, seed=seed) for goal in self.goals]
         else:
             self._finetune(self.tuned, directory, listen or (lambda _: None))
             found, curves = self.tuned.results(), self.tuned.curves()
-        said = {"goals": [one.numbers() for one in found], "curves": curves}
+        said = {"goals": [one.numbers() for one in found], "curves": curves, "commit": commit()}
         if len(found) == 1:
             ways = {"before": found[0].path_before, "after": found[0].path_after}
             kept = {"way": ways, "skills": found[0].skills.actors}
@@ -178,6 +183,15 @@ class Job:
                 save()
                 raise
             pace(save)
+
+
+def _empty(where: Path) -> None:
+    """All but the lock; what says whose directory it is goes last."""
+    for child in sorted(where.iterdir(), key=lambda child: child.name == CONFIG):
+        if child.is_dir():
+            shutil.rmtree(child)
+        elif child.name != "lock":
+            child.unlink()
 
 
 def ask(run_dir: Path, where: Path, goals: list[list[float]], **settings: Any) -> Request:

@@ -124,7 +124,7 @@ def chain(
             center, scale = np.asarray(actor.center), np.asarray(actor.scale)
         else:
             actor, (center, scale) = None, _outlook(choice.episodes, len(path) * T)
-            if path:  # goals that are met at once leave nothing else to go by
+            if path:  # no smaller than its parent's: of a goal that is met at once next to nothing was seen
                 scale = np.maximum(scale, np.asarray(learners[-1].actor.scale))
         state = tuning.learner.init(center, scale, run.env.action_size, rng)
         if actor is not None:

@@ -133,7 +133,7 @@ class HostEnv:
             env = self._make()
         except UserError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"{self.name} cannot be made: {said(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"{self.name}: {env!r} was made, which is no gymnasium.Env")
@@ -316,7 +316,7 @@ class Simulator:
             features = self._env._features(seen, info)
         except UserError as error:
             raise UserError(f"{name}, {when}: {error}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"{name}, {when}: cannot be understood: {said(error)}") from error
         space = getattr(self._env, "space", None)  # not known yet when it is made
         if space is not None and features.size != len(space.low):
@@ -346,9 +346,7 @@ def _watched(simulators: list[Simulator]) -> Iterator[None]:
                 busy = next((doing for _, doing in now if doing), "")
                 if busy:
                     said = f"upside: {busy} has not come back for {PATIENCE:g} seconds"
-                    print(
-                        f"{said}; Ctrl-C twice ends the run, which can be resumed", file=sys.stderr
-                    )
+                    print(f"{said}; Ctrl-C twice ends this", file=sys.stderr)
                     return
             before = now
 

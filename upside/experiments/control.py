@@ -73,7 +73,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
     }
     directory = RunDirectory(where)
     directory.keep("curves.json", json.dumps(data, indent=1) + "\n")
-    text = markdown(data)
+    text = markdown(data) + tables.left_out(before, data)
     directory.keep("table.md", text)
     picture(found).savefig(where / "coverage.png", dpi=130)
     return text + f"\npicture: {where / 'coverage.png'}\n"
@@ -86,13 +86,8 @@ def _ends(runs: list[dict[str, Any]]) -> dict[str, Any]:
         for name in COUNTS
         if all(name in r for r in runs)
     }
-    each = {
-        "seeds": "seed",
-        "policies": "policies",
-        "interactions": "interactions",
-        "core_seconds": "core_seconds",
-    }
-    return ends | {"of": runs[0]["of"]} | {k: [r[name] for r in runs] for k, name in each.items()}
+    each = {name: [r[name] for r in runs] for name in ("policies", "interactions", "core_seconds")}
+    return {**ends, **each, "of": runs[0]["of"], "seeds": [r["seed"] for r in runs]}
 
 
 def markdown(data: dict[str, Any]) -> str:

@@ -54,7 +54,7 @@ def _groups(done: list[Goals]) -> dict[tuple[str, str], list[Goals]]:
 def _data(command: str, done: list[Goals]) -> dict[str, Any]:
     """What every result says of itself, and how chains were fine-tuned."""
     head = tables.about(command, list(dict.fromkeys(task.run for task in done)))
-    tunings = {task.name: tuning(task) for task in done}
+    tunings = {f"{row} on {env}": tuning(tasks[0]) for (env, row), tasks in _groups(done).items()}
     return {**head, "recipe": RECIPE, "budget_per_goal": done[0].budget, "tuning": tunings}
 
 

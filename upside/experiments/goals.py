@@ -197,9 +197,7 @@ def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         part: [old[part][i] for i in kept] + new[part]
         for part in ("seeds", "unsupervised_interactions", "runs")
     }
-    return _entry(
-        commit=new["commit"], configurations=configurations, tuning=new["tuning"], **parts
-    )
+    return _entry(configurations=configurations, tuning=new["tuning"], **parts)
 
 
 def results(command: str, done: list[Goals]) -> dict[str, Any]:
@@ -209,7 +207,6 @@ def results(command: str, done: list[Goals]) -> dict[str, Any]:
     for row in dict.fromkeys(task.name for task in done):
         runs = [task for task in done if task.name == row]
         table[row] = _entry(
-            commit=commit(),
             seeds=[task.run.config.seed for task in runs],
             configurations=about(command, [task.run for task in runs])["configurations"],
             tuning=tuning(runs[0]),

@@ -38,9 +38,7 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
     before = json.loads(file.read_text()) if file.is_file() else {}
     data = results(experiment.command(name), experiment, done, new, before)
     text = markdown(data)
-    lost = sorted(set(before.get("runs", {})) - set(data["runs"]))
-    if lost:
-        text += f"\nLeft out, made with other settings or another budget: {', '.join(lost)}.\n"
+    text += left_out(before, data)
     directory = RunDirectory(where)
     directory.keep("table.json", json.dumps(data, indent=1) + "\n")
     directory.keep("table.md", text)
@@ -70,6 +68,13 @@ def results(
                 cell |= compared(cell)
                 table.setdefault(row_name, {})[env] = cell
     return {**data, "table": table, "runs": runs}
+
+
+def left_out(before: dict[str, Any], data: dict[str, Any]) -> str:
+    """Which runs of an earlier result are not among those of this one."""
+    lost = sorted(set(before.get("runs", {})) - set(data["runs"]))
+    said = f"\nLeft out, made with other settings or another budget: {', '.join(lost)}.\n"
+    return said if lost else ""
 
 
 def of_row(runs: dict[str, dict[str, Any]], row: str, env: str) -> list[dict[str, Any]]:

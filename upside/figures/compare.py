@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +127,9 @@ def coverage(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
     axes = figure.subplots(1, len(curves), squeeze=False)[0]
     named = dict.fromkeys(name for rows in curves.values() for name in rows)
     chance = "random"  # pale wherever it is
-    colors = dict(zip([n for n in named if n != chance], (BLUE, ORANGE, GREEN), strict=False))
+    colors = dict(
+        zip([n for n in named if n != chance], itertools.cycle((BLUE, ORANGE, GREEN)), strict=False)
+    )
     colors[chance] = PALE
     for ax, (env, rows) in zip(axes, curves.items(), strict=True):
         for name, runs in rows.items():
