@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import tyro
 
 from upside.arguments import numbers, parse, take, valued
-from upside.types import UserError, unknown
+from upside.types import UserError, flag, unknown
 from upside.version import __version__
 
 if TYPE_CHECKING:
@@ -349,15 +349,21 @@ def coverage(arguments: list[str]) -> None:
 def _print_coverage(run: Run, r: dict[str, Any]) -> None:
     of = f" of {r['reachable']} reachable" if r["reachable"] else ""
     print(f"{r['method']} on {r['env']}, seed {r['seed']}: {r['ended']}")
-    print(f"buckets: {r['buckets']}{of} ({r['buckets_with_diffusing']} with the diffusing parts)")
+    more = f" ({r['buckets_with_diffusing']} with the diffusing parts)" if run.method.plan.H else ""
+    print(f"buckets: {r['buckets']}{of}{more}")
     print(f"policies: {r['policies']}, deepest at depth {r['depth']}")
     if not r["policies"] and r["ended"] == "budget spent" and run.method.growth.max_depth != 0:
-        print("no policy was finished within the budget: give a larger --max-interactions")
+        print(
+            "no policy was finished within the budget: give a larger --max-interactions "
+            "(an environment that starts anywhere has none to find: docs/environments.md)"
+        )
     print(
         f"interactions: {r['interactions']:,} "
         f"({r['interactions_without_prefix']:,} without the parents' skills), "
         f"{r['seconds']:.0f} s"
     )
+    if not r["policies"]:
+        return
     print(
         f"policies above η = {r['eta']}: {r['share_above_eta_on_buffers']:.0%} on their state "
         f"buffers, {r['share_above_eta_on_fresh_states']:.0%} on fresh states"
@@ -413,6 +419,7 @@ def methods_(arguments: list[str]) -> None:
     from rich.table import Table
 
     from upside import methods
+    from upside.experiments.catalogue import CHOSEN
 
     name = parse(Methods, "methods", arguments).name
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -422,6 +429,12 @@ def methods_(arguments: list[str]) -> None:
         for key, value in one.items():
             table.add_row(key, str(value), str(paper.get(key, "-")))
         console.print(table)
+        chosen = CHOSEN.get(name, {})
+        if chosen:
+            options = " ".join(f"{flag(key)} {value:g}" for key, value in chosen.items())
+            print(
+                f"The tables of docs/baselines.md have it with {options}, as model selection chose."
+            )
         return
     for name, entry in methods.METHODS.items():
         print(f"{name:<14} {entry.about}")

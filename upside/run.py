@@ -197,11 +197,12 @@ class Run:
         return figures.draw(figure, self, path)
 
     @as_arguments()
-    def film(self, policy: int, path: str | Path, seed: int = 0, fps: int = 25) -> None:
+    def film(self, policy: int, path: str | Path, seed: int = 0, fps: int = 25) -> Path:
         """A policy as a moving picture, .gif or .mp4: its chain of skills, then its diffusing part."""
         from upside import film
 
         film.make(self, policy, Path(path), seed, fps)
+        return Path(path)
 
     def _check(self, policy: int) -> None:
         if not 0 <= policy < len(self):

@@ -109,6 +109,12 @@ def goal(env: World, place: Any, radius: float) -> Goal:
         raise UserError(f"--goal {words} is outside {env.name}: choose a place in {box}")
     if not 0 < radius < np.inf:
         raise UserError(f"--radius {radius:g} is not a length above 0: try 1, the paper's")
+    side = float((high - low).min())
+    if radius > side / 4:
+        raise UserError(
+            f"--radius {radius:g} is much of {env.name}, whose shortest side is {side:g}: nearly every place would "
+            f"be the goal; try --radius {side / 10:.2g}"
+        )
     contains = getattr(env, "contains", None)  # only some environments know what is solid
     if contains is not None and not contains(place):
         raise UserError(
