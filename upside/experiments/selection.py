@@ -22,7 +22,7 @@ JUDGE_RANGES: dict[str, tuple[Any, ...]] = {"lr_discr": (1e-4,), "k_discr": (10,
 VQVAE_RANGES: dict[str, tuple[Any, ...]] = {"beta": (0.5,), "lr_vqvae": (1e-4,)}
 RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
     "diayn": {**POLICY_RANGES, **JUDGE_RANGES},
-    "diayn-sac": {"alpha": (1.0, 0.01, 0.001), "lr_pol": (1e-4,), **JUDGE_RANGES},
+    "diayn-sac": {"alpha": (0.01, 0.001), "lr_pol": (1e-4,), **JUDGE_RANGES},
     "vic": {**POLICY_RANGES, **JUDGE_RANGES},
     "smm": {**POLICY_RANGES, **JUDGE_RANGES},
     "edl": {**POLICY_RANGES, **VQVAE_RANGES},
