@@ -147,7 +147,7 @@ def coverage(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
         ax.set(xlabel="interactions (millions)", xlim=(0, None), ylim=(0, None))
         counts = "/".join(map(str, sorted({len(runs) for runs in rows.values()})))
         total = next(iter(rows.values()))[0]["of"]
-        ax.set_title(f"{env}: {counts} seeds, {total:,} buckets in all", fontsize=10)
+        ax.set_title(f"{env}\n{counts} seeds, {total:,} buckets in all", fontsize=10)
         ax.grid(color="#e6e8ec")
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("buckets")
