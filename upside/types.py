@@ -106,6 +106,11 @@ class Space:
     buckets: tuple[int, ...]
 
     @property
+    def box(self) -> tuple[float, ...]:
+        """Low and high of each feature, as `--box` has them."""
+        return tuple(x for pair in zip(self.low, self.high, strict=True) for x in pair)
+
+    @property
     def units(self) -> np.ndarray:
         """What counts as the same distance along each feature, the longest side's being 1.
 

@@ -112,8 +112,8 @@ def goal(env: World, place: Any, radius: float) -> Goal:
     side = float((high - low).min())
     if radius > side / 4:
         raise UserError(
-            f"--radius {radius:g} is much of {env.name}, whose shortest side is {side:g}: nearly every place would "
-            f"be the goal; try --radius {side / 10:.2g}"
+            f"--radius {radius:g} is more than a quarter of the shortest side of {env.name}, {side:g}: much of it "
+            f"would be the goal, try --radius {side / 10:.2g}"
         )
     contains = getattr(env, "contains", None)  # only some environments know what is solid
     if contains is not None and not contains(place):

@@ -90,10 +90,11 @@ class HostEnv:
             )
         self.space = self._space(env, box, buckets)
         if self.source is not None:  # an id's own bounds may change with its version
-            box = tuple(
-                x for pair in zip(self.space.low, self.space.high, strict=True) for x in pair
-            )
-            said_so = {"features": str(self._features), "box": box, "buckets": self.space.buckets}
+            said_so = {
+                "features": str(self._features),
+                "box": self.space.box,
+                "buckets": self.space.buckets,
+            }
             self.source = {**self.source, **said_so}
         self.repeats = repeats
         """Whether every episode starts alike in a MuJoCo simulator, whose state can be saved and put back."""
@@ -198,9 +199,8 @@ class HostEnv:
                 raise UserError(f"{self.name} draws nothing: make it with render_mode='rgb_array'")
             return camera
 
-        box = tuple(x for pair in zip(self.space.low, self.space.high, strict=True) for x in pair)
         features = self._features.function or str(self._features)
-        twin = HostEnv(make, self.name, features, box, self.space.buckets)
+        twin = HostEnv(make, self.name, features, self.space.box, self.space.buckets)
         frames.clear()
         return twin
 

@@ -36,25 +36,17 @@ def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> 
     new = {one.path.name: {"row": one.name, **kept(one, COVERAGE, measure)} for one in done}
     file = where / "table.json"
     before = json.loads(file.read_text()) if file.is_file() else {}
-    data = results(experiment.command(name), experiment, done, new, before)
-    text = markdown(data)
-    text += left_out(before, data)
+    data = joined(experiment.command(name), experiment, done, new, before)
+    data = {**data, "table": tabled(experiment, data["runs"])}
+    text = markdown(data) + left_out(before, data)
     directory = RunDirectory(where)
     directory.keep("table.json", json.dumps(data, indent=1) + "\n")
     directory.keep("table.md", text)
     return text
 
 
-def results(
-    command: str,
-    experiment: Experiment,
-    done: list[Task],
-    new: dict[str, dict[str, Any]],
-    before: dict[str, Any],
-) -> dict[str, Any]:
-    """The table as data: every run's numbers, and for each row and maze ours beside the paper's."""
-    data = joined(command, experiment, done, new, before)
-    runs = data.pop("runs")
+def tabled(experiment: Experiment, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """For each row and maze ours beside the paper's."""
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
     figures = published.get(experiment.published, {"rows": {}})
     columns = {**figures["rows"], **figures.get("footnote", {})}
@@ -67,7 +59,7 @@ def results(
                 cell["paper"] = columns.get(row.paper, [None, None])[column]
                 cell |= compared(cell)
                 table.setdefault(row_name, {})[env] = cell
-    return {**data, "table": table, "runs": runs}
+    return table
 
 
 def left_out(before: dict[str, Any], data: dict[str, Any]) -> str:
