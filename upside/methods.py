@@ -165,7 +165,8 @@ def sized(method: Method, size: Size | None) -> Method:
 def _gated(method: Method, size: Size) -> Method:
     """How our own default finds and follows probes there."""
     assert method.gate is not None
-    gate = dataclasses.replace(method.gate, probe=size.probe, probes=size.probes, tries=size.tries)
+    looking = {name: getattr(size, name) for name in ("probe", "probes", "tries", "reprobes")}
+    gate = dataclasses.replace(method.gate, **looking)
     learner = method.learner
     if isinstance(learner, TD3):
         learner = dataclasses.replace(learner, imitation=size.imitation, snap=size.snap)

@@ -150,6 +150,8 @@ class Size:
     """Episodes that look for free space around a policy."""
     tries: int
     """How often new ground may be claimed in vain."""
+    reprobes: int
+    """How often probes are made anew before a run ends by itself: where the space has no end, until the budget is spent."""
     fresh: int
     """Noise-free episodes a round by which a policy is judged: noise may change everything that follows."""
     rehearsal: int

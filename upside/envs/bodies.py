@@ -27,6 +27,7 @@ CONTROL = Size(
     probe="rhythm",
     probes=12,
     tries=1,
+    reprobes=1000,
     fresh=1,
     rehearsal=2000,
     imitation=20.0,
