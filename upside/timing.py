@@ -35,6 +35,7 @@ ALONE, SECONDS = (
     200,
     3.0,
 )  # steps of an episode of a simulator that is timed alone, and for how long
+POOL = 8  # of EnvPool's environments that advance together
 COMMANDS = 6  # of `upside reach`, from which the time of GOALS of them is extrapolated
 PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
 
@@ -100,7 +101,8 @@ def measure(run: Discovery) -> dict[str, Any]:
 
 
 def simulator(env: HostEnv) -> dict[str, float]:
-    """Steps a second of one simulator on one core with random actions: by itself, and through our adapter."""
+    """Steps a second on one core with random actions: of one simulator by itself, of one through our adapter, and
+    of EnvPool's where that is installed and has the id: whether it would be worth an adapter of its own."""
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (ALONE, env.action_size))
 
     def rate(step: Callable[[np.ndarray], Any]) -> float:
@@ -115,7 +117,29 @@ def simulator(env: HostEnv) -> dict[str, float]:
     with env.simulators(1) as (simulated,):
         itself = simulated.simulated.step
         raw = rate(lambda action: itself(simulated.stretched(action)))
-        return {"by itself": raw, "through the adapter": rate(simulated.step)}
+        return {"by itself": raw, "through the adapter": rate(simulated.step), **_envpool(env)}
+
+
+def _envpool(env: HostEnv) -> dict[str, float]:
+    """The same of POOL environments of EnvPool, which advance together on one core."""
+    try:
+        import envpool  # an optional package: nothing but this measurement uses it
+    except ImportError:
+        return {}
+    gym_id = (env.source or {}).get("gym_id")
+    if gym_id not in envpool.list_all_envs():
+        return {}
+    pool = envpool.make_gymnasium(gym_id, num_envs=POOL, num_threads=1)
+    rng, shape = np.random.default_rng(0), (ALONE, POOL, *pool.action_space.shape)
+    actions = rng.uniform(pool.action_space.low, pool.action_space.high, shape)
+    pool.reset()
+    begin, done = time.perf_counter(), 0
+    while time.perf_counter() - begin < SECONDS:
+        for action in actions:
+            pool.step(action)
+        done += actions.shape[0] * POOL
+    pool.close()
+    return {"of EnvPool": done / (time.perf_counter() - begin)}
 
 
 def _executed(run: Discovery) -> int:
