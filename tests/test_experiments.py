@@ -488,3 +488,18 @@ def test_a_goal_counts_as_reached_from_its_first_payment_on():
     assert finetune._reached([[500.0, 0.0], [900.0, 0.3], [1500.0, 0.4]]) == 900.0
     assert finetune._reached([[500.0, 0.0]]) == np.inf
     assert finetune._reached([]) == np.inf
+
+
+def test_finetuning_of_bodies_keeps_the_runs_of_earlier_calls(tmp_path, capfd):
+    asked = ["reproduce", "finetune-control", "--output", str(tmp_path), "--rows", "td3"]
+    asked += ["--envs", "half-cheetah", "--goal-budget", "3000", "--workers", "1"]
+    for seed in ("0", "1"):
+        assert cli.main([*asked, "--seeds", seed]) == 0
+    said = json.loads((tmp_path / "finetune-control" / "finetune.json").read_text())
+    assert said["table"]["half-cheetah"]["td3"]["seeds"] == [0, 1]
+    assert set(said["tuning"]) == {"td3 on half-cheetah"}
+    assert said["command"].count("upside reproduce finetune-control") == 2
+    for run in said["runs"].values():
+        (goal,) = run["goals"]
+        assert goal["selection"] == 2500, "a random walk, ten times: no budget is left to learn in"
+        assert goal["tuning"] == 0

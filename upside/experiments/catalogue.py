@@ -330,7 +330,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "coverage-foreign": Experiment(
         "ours: buckets covered over interactions on environments that come with Gymnasium",
-        {"upside": Row("upside", 200_000), "random": Row("random", 200_000)},
+        {
+            "upside": Row("upside", 200_000),
+            # A skill has to go farther than chance spreads in its time: a swimmer's ten steps do not.
+            "upside-T-50": Row("upside", 200_000, {"T": 50}),
+            "random": Row("random", 200_000),
+        },
         control.report,
         envs=tuple(FOREIGN),
         spaces=FOREIGN,

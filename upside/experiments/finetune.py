@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from upside.envs.bodies import CONTROL
 from upside.experiments import tables
 from upside.experiments.goals import WHEN, Goals, sample, tuning, unsupervised
 from upside.experiments.statistics import summary
+from upside.runs import RunDirectory
 from upside.types import World
 
 if TYPE_CHECKING:
@@ -34,28 +36,54 @@ def farther(env: World) -> dict[str, Any]:
     return {"goals": [[THRESHOLDS[env.name]]], "kind": "beyond", "horizon": CONTROL.episode}
 
 
-def _found(task: Goals) -> dict[str, Any]:
-    return json.loads((task.path / "result.json").read_text())
-
-
 def _reached(rises: list[list[float]]) -> float:
     """Interactions after which a noise-free episode was paid for the first time."""
     return next((spent for spent, best in rises if best > 0), np.inf)
 
 
-def _groups(done: list[Goals]) -> dict[tuple[str, str], list[Goals]]:
-    """Tasks by body and row."""
-    groups: dict[tuple[str, str], list[Goals]] = {}
-    for task in done:
-        groups.setdefault((task.run.config.env, task.name), []).append(task)
-    return groups
+def _joined(name: str, experiment: Experiment, done: list[Goals], file: Path) -> dict[str, Any]:
+    """What every result says of itself, how chains were fine-tuned, and what became of every run's goals.
+
+    Runs of earlier calls stay, where they were asked the same: bodies and seeds may be done one by one.
+    """
+    tunings = {f"{task.name} on {task.run.config.env}": tuning(task) for task in done}
+    asked = {"recipe": RECIPE, "budget_per_goal": done[0].budget}
+    tunings = json.loads(json.dumps(tunings))
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    known = before.get("tuning", {})
+    if any(before.get(part) != value for part, value in asked.items()) or any(
+        known[way] != tunings[way] for way in known.keys() & tunings
+    ):
+        before = {}
+    new = {
+        task.run.path.name: {
+            "row": task.run.name,
+            "env": task.run.config.env,
+            "seed": task.run.config.seed,
+            "unsupervised_interactions": unsupervised(task),
+            **json.loads((task.path / "result.json").read_text()),
+        }
+        for task in done
+    }
+    data = tables.joined(experiment.command(name), experiment, [t.run for t in done], new, before)
+    return {**data, **asked, "tuning": {**known, **tunings} if before else tunings}
 
 
-def _data(command: str, done: list[Goals]) -> dict[str, Any]:
-    """What every result says of itself, and how chains were fine-tuned."""
-    head = tables.about(command, list(dict.fromkeys(task.run for task in done)))
-    tunings = {f"{row} on {env}": tuning(tasks[0]) for (env, row), tasks in _groups(done).items()}
-    return {**head, "recipe": RECIPE, "budget_per_goal": done[0].budget, "tuning": tunings}
+def _rows(
+    experiment: Experiment, data: dict[str, Any]
+) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Every body and row that has runs, with these."""
+    for env in experiment.envs:
+        for name, row in experiment.rows.items():
+            if found := tables.of_row(data["runs"], row.run or name, env):
+                yield env, name, found
+
+
+def _cells(runs: list[dict[str, Any]], ends: list[str]) -> str:
+    """A line of a table: what was spent before, what came of it, and whose it is."""
+    spent = np.mean([run["unsupervised_interactions"] for run in runs])
+    seeds = ", ".join(str(run["seed"]) for run in runs)
+    return " | ".join([f"{spent:,.0f}" if spent else "-", *ends, seeds])
 
 
 def _seeds(each: dict[str, Any], form: str) -> str:
@@ -72,40 +100,29 @@ def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> 
     from upside.figures import DPI
     from upside.figures.goal import learning_curves
 
-    budget = done[0].budget
-    table: dict[str, dict[str, Any]] = {}
+    data = _joined(name, experiment, done, where / "goals.json")
+    budget, data["table"] = data["budget_per_goal"], {}
     curves: dict[str, list[np.ndarray]] = {}
     at = np.linspace(0, budget, 201)
     lines = [
         "| row | unsupervised | success before | fine-tuned | with noise | γ^τ before | fine-tuned | seeds |",
         "|---" * 8 + "|",
     ]
-    for (_, row), tasks in _groups(done).items():
-        found = [_found(task) for task in tasks]
-        first = [[_reached(rises) for rises in run["curves"]] for run in found]
+    for _, row, runs in _rows(experiment, data):
+        first = [[_reached(rises) for rises in run["curves"]] for run in runs]
         curves[row] = [np.stack([at, [np.mean(np.array(f) <= a) for a in at]]) for f in first]
-        entry: dict[str, Any] = {
-            "seeds": [task.run.config.seed for task in tasks],
-            "unsupervised_interactions": [unsupervised(task) for task in tasks],
-            "runs": found,
+        mean = lambda run, when, what: float(np.mean([g[when][what] for g in run["goals"]]))  # noqa: E731
+        entry = {
+            f"{what}_{when}": summary([mean(run, when, what) for run in runs])
+            for what in ("success", "reward")
+            for when in WHEN
         }
-        for when in WHEN:
-            for what in ("success", "reward"):
-                each = [
-                    float(np.mean([goal[when][what] for goal in run["goals"]])) for run in found
-                ]
-                entry[f"{what}_{when}"] = summary(each)
-        table[row] = entry
-        cells = [f"{np.mean(entry['unsupervised_interactions']):,.0f}"]
-        cells += [_seeds(entry[f"success_{when}"], ".0%") for when in WHEN]
-        cells += [_seeds(entry[f"reward_{when}"], ".3f") for when in WHEN[:2]]
-        lines.append(f"| {row} | {' | '.join(cells)} | {', '.join(map(str, entry['seeds']))} |")
+        data["table"][row] = {"seeds": [run["seed"] for run in runs], **entry}
+        ends = [_seeds(entry[f"success_{when}"], ".0%") for when in WHEN]
+        ends += [_seeds(entry[f"reward_{when}"], ".3f") for when in WHEN[:2]]
+        lines.append(f"| {row} | {_cells(runs, ends)} |")
     lines += ["", f"{budget:,} interactions for each goal, the selection of a policy included."]
-    (where / "goals.json").write_text(
-        json.dumps({**_data(experiment.command(name), done), "table": table}, indent=1) + "\n"
-    )
-    text = "\n".join(lines) + "\n"
-    (where / "goals.md").write_text(text)
+    text = _written("goals", data, lines, where)
     title = f"Ant: 48 unknown goals in [-8, 8]², {budget:,} interactions each"
     figure = learning_curves(curves, title, "goals reached by a noise-free episode so far (share)")
     figure.savefig(where / f"{name}.png", dpi=DPI)
@@ -116,34 +133,31 @@ def beyond(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     """Steps of an episode beyond the threshold, ours beside the paper's."""
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
     paper = published["finetuning_control"]
-    table: dict[str, dict[str, Any]] = {}
+    data = {**_joined(name, experiment, done, where / "finetune.json"), "thresholds": THRESHOLDS}
+    data["table"] = {}
     lines = [
         "| body | row | unsupervised | before | fine-tuned | with noise | paper | seeds |",
         "|---" * 8 + "|",
     ]
-    for (env, row), tasks in _groups(done).items():
-        found = [_found(task)["goals"][0] for task in tasks]
+    for env, row, runs in _rows(experiment, data):
         theirs = paper["rows"][env.replace("-", "_")]
         cell = theirs[paper["columns"].index(experiment.rows[row].paper)]
-        entry = {
-            "seeds": [task.run.config.seed for task in tasks],
-            "unsupervised_interactions": [unsupervised(task) for task in tasks],
-            **{when: summary([one[when]["total"] for one in found]) for when in WHEN},
-            "paper": cell,
-            "runs": found,
-        }
-        table.setdefault(env, {})[row] = entry
-        cells = [f"{np.mean(entry['unsupervised_interactions']):,.0f}"]
-        cells += [_seeds(entry[when], ".1f") for when in WHEN]
-        cells += [f"{cell[0]:.1f} ± {cell[1]:.1f}", ", ".join(map(str, entry["seeds"]))]
-        lines.append(f"| {env} | {row} | {' | '.join(cells)} |")
+        entry = {when: summary([run["goals"][0][when]["total"] for run in runs]) for when in WHEN}
+        seeds = [run["seed"] for run in runs]
+        data["table"].setdefault(env, {})[row] = {"seeds": seeds, **entry, "paper": cell}
+        ends = [_seeds(entry[when], ".1f") for when in WHEN]
+        ends.append(f"{cell[0]:.1f} ± {cell[1]:.1f}")
+        lines.append(f"| {env} | {row} | {_cells(runs, ends)} |")
     beyond = ", ".join(f"x > {at:g} ({env})" for env, at in THRESHOLDS.items())
-    lines += [
-        "",
-        f"Steps of an episode with {beyond}; {done[0].budget:,} interactions to select a policy and to fine-tune it.",
-    ]
-    data = {**_data(experiment.command(name), done), "thresholds": THRESHOLDS, "table": table}
-    (where / "finetune.json").write_text(json.dumps(data, indent=1) + "\n")
+    budget = f"{data['budget_per_goal']:,} interactions to select a policy and to fine-tune it"
+    lines += ["", f"Steps of an episode with {beyond}; {budget}."]
+    return _written("finetune", data, lines, where)
+
+
+def _written(file: str, data: dict[str, Any], lines: list[str], where: Path) -> str:
+    """The numbers as data and as text, which is returned."""
     text = "\n".join(lines) + "\n"
-    (where / "finetune.md").write_text(text)
+    directory = RunDirectory(where)
+    directory.keep(f"{file}.json", json.dumps(data, indent=1) + "\n")
+    directory.keep(f"{file}.md", text)
     return text

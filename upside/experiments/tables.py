@@ -116,11 +116,13 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
     Where runs were done now with a budget that was given (`--interactions`), others must have had it too.
     """
     again = {one.name for one in done}
+    runs = {name: row.run or name for name, row in experiment.rows.items()}
     given = {one.config.max_interactions for one in done}
-    given -= {experiment.rows[name].interactions for name in again if name in experiment.rows}
+    given -= {row.interactions for name, row in experiment.rows.items() if runs[name] in again}
     declared = [
         experiment.task(name, Path(), env, 0, interactions)
-        for name in experiment.rows.keys() - again
+        for name in experiment.rows
+        if runs[name] not in again
         for env in experiment.envs
         for interactions in given or (None,)
     ]
