@@ -591,3 +591,14 @@ def test_measuring_a_body_and_trying_its_policies_walks_to_each_once_and_sees_th
     assert [leaf.shape[:3] for leaf in cached[0]] == [(2, 5, 9), (2, 5, 9), (2, 5, 3), (2, 5, 3)]
     assert [part[2].shape[:3] for part in cached[1:]] == [(2, 5, 11), (2, 5, 6)]
     jax.tree.map(np.testing.assert_array_equal, cached, plain)
+
+
+def test_a_run_that_ends_long_before_its_budget_says_what_to_try(tmp_path, capsys):
+    words = ["train", "upside", "--env", "gymnasium:Pendulum-v1", "--no-figures"]
+    assert (
+        cli.main([*words, "--max-interactions", "20000", "--run-dir", str(tmp_path / "run")]) == 0
+    )
+    said = capsys.readouterr().out
+    assert "nothing left to expand" in said
+    assert "interactions are left: its probes find no free space" in said
+    assert "try --T 50, or --probe rhythm" in said

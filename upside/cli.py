@@ -294,6 +294,8 @@ def _discover(session: Session, figures: bool) -> None:
     found = run.coverage()
     session.directory.keep(COVERAGE, json.dumps(found, indent=1) + "\n")
     _print_coverage(run, found)
+    if said := _early(run):
+        print(said)
     if figures:
         from upside.figures import draw_all
 
@@ -301,6 +303,20 @@ def _discover(session: Session, figures: bool) -> None:
             draw_all(run, path / "figures")
         print(f"pictures: {path / 'figures'}")
     print(f"run directory: {path}")
+
+
+def _early(run: Run) -> str:
+    """What to try where a run on somebody's environment found no free space long before its budget was spent."""
+    from upside.envs.host import HostEnv
+
+    left, plan = run.config.max_interactions - run.summary["interactions"], run.method.plan
+    early = run.method.gate is not None and left > run.config.max_interactions // 10
+    if not (early and isinstance(run.env, HostEnv)):
+        return ""
+    return (
+        f"{left:,} interactions are left: its probes find no free space. Skills of {plan.T} steps may not get farther "
+        f"than chance in as many: try --T {5 * plan.T}, or --probe rhythm for what has legs"
+    )
 
 
 def _start_jax() -> None:
