@@ -503,3 +503,14 @@ def test_finetuning_of_bodies_keeps_the_runs_of_earlier_calls(tmp_path, capfd):
         (goal,) = run["goals"]
         assert goal["selection"] == 2500, "a random walk, ten times: no budget is left to learn in"
         assert goal["tuning"] == 0
+
+
+def test_a_body_that_is_run_by_itself_leaves_the_others_in_the_table(tmp_path):
+    """Their settings differ: what suits a plane does not suit a line."""
+    experiment = catalogue.get("coverage-control")
+    data: dict = {}
+    for env in ("ant", "half-cheetah", "walker2d"):
+        (one,) = catalogue.tasks("coverage-control", tmp_path, ["upside"], [0], envs=[env])
+        new = {one.path.name: {"row": "upside", "env": env, "seed": 0}}
+        data = json.loads(json.dumps(tables.joined("", experiment, [one], new, data)))
+    assert {run["env"] for run in data["runs"].values()} == {"ant", "half-cheetah", "walker2d"}

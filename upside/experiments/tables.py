@@ -115,15 +115,16 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
 
     Where runs were done now with a budget that was given (`--interactions`), others must have had it too.
     """
-    again = {one.name for one in done}
+    again = {(one.name, one.config.env) for one in done}  # a row's settings suit its environment
+    rows = {row for row, _ in again}
     runs = {name: row.run or name for name, row in experiment.rows.items()}
     given = {one.config.max_interactions for one in done}
-    given -= {row.interactions for name, row in experiment.rows.items() if runs[name] in again}
+    given -= {row.interactions for name, row in experiment.rows.items() if runs[name] in rows}
     declared = [
         experiment.task(name, Path(), env, 0, interactions)
         for name in experiment.rows
-        if runs[name] not in again
         for env in experiment.envs
+        if (runs[name], env) not in again
         for interactions in given or (None,)
     ]
     now = {
