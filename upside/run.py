@@ -187,7 +187,7 @@ class Run:
         task = tasks.reward(self.env, goal) if own else tasks.goal(self.env, goal, radius)
         tuned = Finetuning(self, [task], budget, tuning, seed=seed)
         while not tuned.done:
-            tuned.step()
+            tuned.advance()
         return tuned.results()[0]
 
     def plot(self, figure: str, path: str | Path | None = None) -> Figure:

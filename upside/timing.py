@@ -188,7 +188,7 @@ def together(run_dir: Path, interactions: int) -> dict[str, Any]:
         begin = time.perf_counter()
         tuned = Finetuning(run, some, budget)
         while not tuned.done:
-            tuned.step()
+            tuned.advance()
         return time.perf_counter() - begin, tuned.history[-1]["best"]
 
     at_once, best = reach(goals)

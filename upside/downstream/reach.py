@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,16 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from upside.downstream import select, tune, tunings
+from upside.downstream import rounds, select, tune, tunings
 from upside.downstream.episodes import Episodes, discounted, judged
 from upside.downstream.reached import EVALUATION, Measured, Reached, Skills
 from upside.downstream.tasks import Goal, Task
 from upside.downstream.tune import Chain, Tuning
 from upside.engine import rollouts
-from upside.engine.collect import host_key
+from upside.engine.collect import host_key, words
 from upside.nets import stack
 from upside.run import Run
 from upside.types import UserError, usable_cores
+
+SECONDS = 1.0  # about how long one looks away from the chains in training
 
 
 class Finetuning:
@@ -63,10 +66,10 @@ class Finetuning:
         self.gamma = self.tuning.learner.gamma
         cores = cores or len(usable_cores())
         self.rollouts = rollouts.of(run.env, cores)
-        # Shares are alike, so that one program serves them all. Where a chain costs no more alone it is a
+        # Shares are alike, so that one program serves them all. Where episodes do not need the host a chain is a
         # share of its own, and whichever core is free takes the next one.
         alike = max(n for n in range(1, cores + 1) if len(tasks) % n == 0)
-        self.cores, self.shares = cores, len(tasks) if self.rollouts.alone else alike
+        self.cores, self.shares = cores, len(tasks) if self.rollouts.inside else alike
         explored = select.explore(run, self.tuning.n_explo, self.horizon, seed, cores=cores)
         self.choices = [
             select.choose(task, self.gamma, explored, policies, self._rng(task)) for task in tasks
@@ -80,49 +83,47 @@ class Finetuning:
         )
         self.budgets = np.array([budget - choice.interactions for choice in self.choices])
         self.together = self._shared(stack(tasks))
-        self.rounds, self._began = 0, False
+        self.rounds, self._began, self._at_a_time = 0, False, 1
         self.history: list[dict[str, Any]] = []
         """A line a round: what each chain has spent, and its noise-free return and best so far."""
 
     def _rng(self, task: Task) -> np.random.Generator:
         return np.random.default_rng([self.seed, _number(task)])
 
-    def _key(self, task: Task, what: int) -> jax.Array:
-        """Of the task itself, not of its place among others: alone it is done the same."""
-        return host_key(self.seed, _number(task), what)
-
     @property
     def chains(self) -> Chain:
         """All of them, in the order of the tasks."""
-        if self.shares == 1:
-            return self._chains[0]
-        back = np.argsort(np.concatenate(self._shared(np.arange(len(self.tasks)))), kind="stable")
-        join = lambda *leaves: jnp.concatenate(leaves)[back]  # noqa: E731
-        return jax.tree.map(join, *self._chains)
+        return self._joined(self._chains)
 
     @chains.setter
     def chains(self, chains: Chain) -> None:
         self._chains = self._shared(chains)
 
     def _shared(self, every: Any) -> list[Any]:
-        """What belongs to each share."""
-        if self.shares == 1:
-            return [every]
+        """What belongs to each share; by NumPy, which compiles nothing for it."""
         return [
-            jax.tree.map(lambda leaf, i=i: leaf[i :: self.shares], every)
+            jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i :: self.shares], every)
             for i in range(self.shares)
         ]
 
+    def _joined(self, shares: list[Any]) -> Any:
+        """Of each share, in the order of the tasks."""
+
+        def join(*leaves: Any) -> np.ndarray:
+            return np.stack(leaves, axis=1).reshape(len(self.tasks), *leaves[0].shape[1:])
+
+        return jax.tree.map(join, *shares)
+
     def each(self, what: Callable[[Chain], Any]) -> np.ndarray:
         """A number of every chain, in the order of the tasks."""
-        return np.stack([np.asarray(what(share)) for share in self._chains], axis=1).ravel()
+        return self._joined([np.asarray(what(share)) for share in self._chains])
 
     @property
     def done(self) -> bool:
         return bool(np.all(self._ended()))
 
     def _ended(self) -> np.ndarray:
-        budgets = iter(self._shared(jnp.asarray(self.budgets)))
+        budgets = iter(self._shared(self.budgets))
         return self.each(lambda share: tune.ended(self.tuning, share, next(budgets)))
 
     @property
@@ -131,35 +132,51 @@ class Finetuning:
         spent = self.each(lambda share: share.spent) / np.maximum(self.budgets, 1)
         return float(np.mean(np.where(self._ended(), 1.0, np.minimum(spent, 1.0))))
 
-    def step(self) -> dict[str, Any]:
-        """One round of every chain that is not ended."""
-        self.rounds += 1
-        keys = jnp.stack([self._key(task, self.rounds) for task in self.tasks])
-        budgets = self._shared(jnp.asarray(self.budgets))
-        work = (self.together, self._chains, budgets, self._shared(keys))
+    def advance(self) -> None:
+        """As many rounds as take about a second: then somebody may look, or stop."""
+        begin, before = time.perf_counter(), self.rounds
+        self.step(self._at_a_time)
+        each = (time.perf_counter() - begin) / max(self.rounds - before, 1)
+        self._at_a_time = int(np.clip(SECONDS / each, 1, rounds.BLOCK))
 
-        def one(tasks: Any, chains: Chain, budgets: Any, keys: Any) -> tuple[Chain, Any]:
-            if np.all(tune.ended(self.tuning, chains, budgets)):
-                return chains, np.full(len(keys), np.nan)
-            T = self.run.method.plan.T
-            return jax.block_until_ready(
-                tune.round_of_all(self.rollouts, self.tuning, T, tasks, chains, budgets, keys)
-            )
+    def step(self, number: int = 1) -> dict[str, Any]:
+        """So many rounds of every chain that is not ended; the last line of `history`."""
+        budgets, keys = self._shared(self.budgets), self._shared(self._words(number))
+        works = list(zip(self._chains, self.together, budgets, keys, strict=True))
 
-        if not self._began or self.shares == 1:  # what is compiled is compiled once
-            after = [one(*share) for share in zip(*work, strict=True)]
-        else:
-            after = list(_threads(self.cores).map(one, *work))
-        self._chains, self._began = [chains for chains, _ in after], True
-        gained = np.stack([np.asarray(share) for _, share in after], axis=1).ravel()
-        line = {
-            "round": self.rounds,
-            "spent": self.each(lambda share: share.spent).tolist(),
-            "return": [float(x) if np.isfinite(x) else None for x in gained],
-            "best": self.each(lambda share: share.best_return).tolist(),
-        }
-        self.history.append(line)
-        return line
+        def one(share: int) -> tuple[Chain, rounds.Line]:
+            T, work = self.run.method.plan.T, works[share]
+            return jax.block_until_ready(rounds.block(self.rollouts, self.tuning, T, number, work))
+
+        # The longest ones first, so that all cores are done at about the same time.
+        order = np.argsort([-np.max(share.last) for share in self._chains], kind="stable").tolist()
+        first = 0 if self._began and self.shares > 1 else 1  # what is compiled is compiled once
+        after = [*map(one, order[:first]), *_threads(self.cores).map(one, order[first:])]
+        found = [after[place] for place in np.argsort(order)]
+        self._chains, self._began = [chains for chains, _ in found], True
+        self._write(self._joined([jax.tree.map(np.asarray, line) for _, line in found]))
+        return self.history[-1]
+
+    def _words(self, number: int) -> np.ndarray:
+        """Of the tasks' keys, and there must be a BLOCK of them."""
+        keys = np.zeros((len(self.tasks), rounds.BLOCK, 2), np.uint32)
+        for row, task in zip(keys, self.tasks, strict=True):
+            ahead = range(self.rounds + 1, self.rounds + 1 + number)
+            row[:number] = [words(self.seed, _number(task), now) for now in ahead]
+        return keys
+
+    def _write(self, lines: rounds.Line) -> None:
+        """What became of these rounds, but for those that no chain had."""
+        for now in np.flatnonzero(lines.went.any(axis=0)):
+            self.rounds += 1
+            gained = lines.gained[:, now]
+            line = {
+                "round": self.rounds,
+                "spent": lines.spent[:, now].tolist(),
+                "return": [float(x) if np.isfinite(x) else None for x in gained],
+                "best": lines.best[:, now].tolist(),
+            }
+            self.history.append(line)
 
     def state(self) -> dict[str, Any]:
         """What is not an array, ready for JSON."""
@@ -188,7 +205,7 @@ class Finetuning:
     def _result(self, i: int) -> Reached:
         choice, task = self.choices[i], self.tasks[i]
         share, place = self._chains[i % self.shares], i // self.shares
-        one = jax.tree.map(lambda leaf: leaf[place], share)
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[place], share)
         # Fresh episodes: it was chosen for those of the selection, so they flatter it.
         seed = int(self._rng(task).integers(2**31))
         fresh = select.as_it_is(self.run, task, choice.policy, EVALUATION, self.horizon, seed)
@@ -218,7 +235,7 @@ class Finetuning:
     def _evaluate(self, task: Task, one: Chain) -> tuple[Episodes, Episodes]:
         """One noise-free episode of the best actors, and some with noise at every stage, new at every step."""
         env, sigma = self.run.env, self.tuning.learner.sigma
-        noise_key, env_key = jax.random.split(self._key(task, 0))
+        noise_key, env_key = jax.random.split(host_key(self.seed, _number(task), 0))
         shape = (EVALUATION, self.horizon, env.action_size)
         noise = sigma * jax.random.normal(noise_key, shape)
         noise = jnp.concatenate([jnp.zeros_like(noise[:1]), noise])

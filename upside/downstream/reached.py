@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -54,7 +55,7 @@ class Skills:
     def of(cls, run: Run, policy: int) -> Skills:
         """A policy as it was found."""
         path, plan = np.array(run.tree.path(policy), int), run.method.plan
-        chain = jax.tree.map(lambda leaf: leaf[path], run.actors)
+        chain = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[path]), run.actors)
         return cls(chain, plan.T, run.env.action_size, diffuses=plan.H > 0)
 
     def __len__(self) -> int:

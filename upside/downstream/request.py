@@ -176,7 +176,7 @@ class Job:
             directory.keep(PROGRESS, json.dumps({"share": tuned.progress}))
 
         while not tuned.done:
-            tuned.step()
+            tuned.advance()
             try:
                 listen(tuned)
             except KeyboardInterrupt:

@@ -26,12 +26,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty, judged
+from upside.downstream.episodes import NEVER, Episodes, Store, discounted, empty
 from upside.downstream.select import Choice
-from upside.engine.compiled import compiled
-from upside.engine.rollouts import Rollouts, Seen
 from upside.learners import replay
 from upside.learners.td3 import TD3, Batch
 from upside.models.curiosity import NoBonus, Transitions
@@ -117,10 +115,13 @@ def chain(
 ) -> Chain:
     """The chain of the chosen policy, its skills as they were found, a new one at its end."""
     path, T = run.tree.path(choice.policy), run.method.plan.T
+    skills = jax.tree.map(
+        np.asarray, run.actors
+    )  # to index JAX's arrays takes a hundred times as long
     learners: list[Any] = []
     for k in range(stages):
         if k < len(path):
-            actor = jax.tree.map(lambda leaf, z=path[k]: leaf[z], run.actors)
+            actor = jax.tree.map(lambda leaf, z=path[k]: leaf[z], skills)
             center, scale = np.asarray(actor.center), np.asarray(actor.scale)
         else:
             actor, (center, scale) = None, _outlook(choice.episodes, len(path) * T)
@@ -138,7 +139,7 @@ def chain(
         together,
         jnp.asarray(last),
         jnp.asarray(_unit(choice.episodes, tuning.learner.gamma)),
-        store.add(choice.episodes, tuning.learner.gamma),
+        _added(store, choice.episodes, tuning.learner.gamma),
         tuning.bonus.init(run.env.observation_size, run.env.action_size, rng),
         together.actor,
         jnp.asarray(-jnp.inf),
@@ -148,6 +149,10 @@ def chain(
     )
 
 
+_added = jax.jit(Store.add, static_argnums=2)
+
+
+@functools.partial(jax.jit, static_argnums=0)
 def ended(tuning: Tuning, chains: Chain, budgets: Int[Array, "*n"]) -> Bool[Array, "*n"]:
     """Whose budget has no room for another round, or who gets no better."""
     # Other than 0: rewards of one's own may be costs.
@@ -323,47 +328,3 @@ def drawn(
 
 def _pick(every: PyTree, k: Array) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[k], every)
-
-
-# -------------------------------------------------------------------- all chains at once
-
-
-def round_of_all(
-    roll: Rollouts,
-    tuning: Tuning,
-    T: int,
-    tasks: PyTree,
-    chains: Chain,
-    budgets: Int[Array, " n"],
-    keys: Key[Array, " n"],
-) -> tuple[Chain, Float[Array, " n"]]:
-    """A round of every chain that is not ended: episodes of all of them, then updates of all of them."""
-    going, noise, noisy_from, env_keys, keys = _chances(tuning, chains, budgets, keys)
-    seen = roll.chase(T, chains.stages.actor, chains.last, noise, noisy_from, going, env_keys)
-    return _practise(tuning, T, tasks, chains, seen, going, keys)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _chances(tuning: Tuning, chains: Chain, budgets: Array, keys: Array) -> tuple[Array, ...]:
-    drawn = jax.vmap(functools.partial(chances, tuning))(chains, keys)
-    return ~ended(tuning, chains, budgets), *drawn
-
-
-def _practised(
-    tuning: Tuning, T: int, tasks: PyTree, chains: Chain, seen: Seen, going: Array, keys: Array
-) -> tuple[Chain, Float[Array, " n"]]:
-    """One chain after another inside one program: its numbers do not depend on which others there are."""
-
-    def one(x: tuple) -> tuple[Chain, Array]:
-        task, chain, seen, going, key = x
-
-        def practised() -> tuple[Chain, Array]:
-            new = jax.vmap(functools.partial(judged, task))(*seen)
-            return practise(tuning, T, chain, new, key)
-
-        return jax.lax.cond(going, practised, lambda: (chain, jnp.asarray(jnp.nan)))
-
-    return jax.lax.map(one, (tasks, chains, seen, going, keys))
-
-
-_practise = compiled("practise", _practised, 0, 1, donate=(3,))

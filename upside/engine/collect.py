@@ -31,8 +31,12 @@ Place = tuple[Any, Any, Any]
 
 def host_key(*numbers: int) -> PRNGKeyArray:
     """The random key of these numbers, made on the host: nothing is dispatched or compiled for it."""
-    words = np.random.SeedSequence(list(numbers)).generate_state(2)
-    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+    return jax.random.wrap_key_data(jnp.asarray(words(*numbers)), impl="threefry2x32")
+
+
+def words(*numbers: int) -> np.ndarray:
+    """What that key is made of."""
+    return np.random.SeedSequence(list(numbers)).generate_state(2)
 
 
 def walk(

@@ -56,7 +56,7 @@ class Host:
     """Episodes of an environment on the host; see `engine.rollouts` for what each method is for."""
 
     walks = 1
-    alone = False
+    inside = None
 
     def __init__(self, env: HostEnv, cores: int = 1) -> None:
         self.env, self.cores = env, cores

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from upside.engine import collect
 from upside.engine.compiled import compiled
@@ -26,8 +26,8 @@ class Rollouts(Protocol):
     """Episodes of one environment."""
 
     @property
-    def alone(self) -> bool:
-        """Whether episodes of one chain cost no more by themselves than among those of others."""
+    def inside(self) -> Chase | None:
+        """Episodes of one chain in training as a part of a compiled program; None where they need the host."""
         ...
 
     @property
@@ -107,13 +107,14 @@ Executed = tuple[Any, Any, Any, Any]
 """Observations and features along the skills, padded; then those of the random steps. Axes: policies, episodes, steps."""
 Seen = tuple[Any, Any, Any]
 """Observations, features and actions of whole episodes, the first state included."""
+Chase = Callable[..., Seen]
+"""`Rollouts.chase` of a single chain that is wanted."""
 
 
 class Device:
     """Episodes of an environment written in JAX."""
 
     walks = 0
-    alone = True
 
     def __init__(self, env: Environment) -> None:
         self.env = env
@@ -121,7 +122,8 @@ class Device:
         self._collect = compiled("collect", self._collected, 0, 1)
         self.execute = compiled("execute", self._execute, 0, 1, 2)
         self.explore = compiled("explore", self._explore, 0, 1, 2)
-        self.chase = compiled("chase", self._chase, 0)
+        self.inside: Chase = self._chase
+        self.chase = compiled("chase", self._chase_all, 0)
 
     def _walk(
         self, T: int, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
@@ -203,37 +205,30 @@ class Device:
         episodes_of = jax.vmap(one, (None, None, 0, 0, 0))
         return jax.vmap(episodes_of)(paths, lengths, uniform, noise, keys)
 
+    def _chase_all(self, T: int, *every: Any) -> Seen:
+        """All of them: nobody asks for chains that are not wanted."""
+        *way, _, keys = every
+        return jax.lax.map(lambda one: self._chase(T, *one), (*way, keys))
+
     def _chase(
         self,
         T: int,
         actors: Actor,
-        last: Int[Array, " g"],
-        noise: Float[Array, "g n steps act"],
-        noisy_from: Int[Array, "g n"],
-        wanted: Bool[Array, " g"],
-        keys: Key[Array, " g"],
+        last: Int[Array, ""],
+        noise: Float[Array, "n steps act"],
+        noisy_from: Int[Array, " n"],
+        key: PRNGKeyArray,
     ) -> Seen:
-        """One chain after another: the numbers of one do not depend on which others there are."""
+        def episode(noise: Array, noisy_from: Array, key: PRNGKeyArray) -> Seen:
+            def act(obs: Array, draw: tuple) -> Array:
+                t, noise = draw
+                now = jnp.minimum(t // T, last)
+                actor = jax.tree.map(lambda leaf: leaf[now], actors)
+                return actor.explore(obs, jnp.where(now >= noisy_from, noise, 0.0))
 
-        def chain(x: tuple) -> Seen:
-            actors, last, noise, noisy_from, wanted, key = x
+            return self._whole(act, (jnp.arange(noise.shape[0]), noise), key)
 
-            def episode(noise: Array, noisy_from: Array, key: PRNGKeyArray) -> Seen:
-                def act(obs: Array, draw: tuple) -> Array:
-                    t, noise = draw
-                    now = jnp.minimum(t // T, last)
-                    actor = jax.tree.map(lambda leaf: leaf[now], actors)
-                    return actor.explore(obs, jnp.where(now >= noisy_from, noise, 0.0))
-
-                return self._whole(act, (jnp.arange(noise.shape[0]), noise), key)
-
-            played = lambda: jax.vmap(episode)(  # noqa: E731
-                noise, noisy_from, jax.random.split(key, noise.shape[0])
-            )
-            nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(played))
-            return jax.lax.cond(wanted, played, lambda: nothing)
-
-        return jax.lax.map(chain, (actors, last, noise, noisy_from, wanted, keys))
+        return jax.vmap(episode)(noise, noisy_from, jax.random.split(key, noise.shape[0]))
 
     def _whole(self, act: Callable[[Array, Any], Array], draws: Any, key: PRNGKeyArray) -> Seen:
         """One episode from its reset on."""
