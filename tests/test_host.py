@@ -17,6 +17,7 @@ from gymnasium.wrappers import TimeLimit
 
 import upside
 from upside import cli, envs, film, methods, runs, timing
+from upside.downstream import episodes, tasks
 from upside.engine import probing, rollouts
 from upside.engine.collect import POLICY, RANDOM, RHYTHM, host_key
 from upside.engine.discovery import Discovery
@@ -443,6 +444,28 @@ def test_chains_longer_than_an_episode_are_cut(finished):
     keys = jax.numpy.stack([host_key(0, 0)])
     obs, _, _ = roll.chase(10, actors, lengths - 1, noise, never, np.array([True]), keys)
     assert obs.shape == (1, 2, 6, 2)
+
+
+def test_an_episode_stays_where_its_goal_is_reached_and_is_judged_the_same(finished):
+    roll, bank = finished.rollouts, finished.arrays.bank
+    actors = jax.tree.map(lambda leaf: leaf[np.array([[1, 2]])], bank)
+    noise = np.random.default_rng(0).normal(0, 0.2, (1, 3, 30, 2)).astype(np.float32)
+    last, noisy_from = np.array([1]), np.zeros((1, 3), int)
+    way = (10, actors, last, noise, noisy_from, np.array([True]), jax.numpy.stack([host_key(0, 0)]))
+    whole = [leaf[0] for leaf in roll.chase(*way)]
+    goal = tasks.Goal(jax.numpy.asarray(whole[1][0, 12]), jax.numpy.asarray(0.3))
+    cut = [leaf[0] for leaf in roll.chase(*way, over=[goal.over_at])]
+    assert (cut[1][0, 13:] == cut[1][0, 12]).all() or (cut[1][0, 12:] == cut[1][0, 11]).all()
+    for one in range(3):
+        a, b = (
+            episodes.judged(goal, *(jax.numpy.asarray(leaf[one]) for leaf in seen))
+            for seen in (whole, cut)
+        )
+        length = int(a.length)
+        assert (length, bool(a.over)) == (int(b.length), bool(b.over))
+        np.testing.assert_array_equal(a.reward, b.reward)
+        np.testing.assert_array_equal(a.obs[: length + 1], b.obs[: length + 1])
+        np.testing.assert_array_equal(a.action[:length], b.action[:length])
 
 
 def test_rhythms_swing_between_the_bounds_and_even_ones_differ_in_phase():

@@ -241,9 +241,8 @@ class Finetuning:
         noise = jnp.concatenate([jnp.zeros_like(noise[:1]), noise])
         noisy_from = jnp.zeros(EVALUATION + 1, int)
         chain = (one.best, one.last, noise, noisy_from, np.array(True), env_key)
-        seen = self.rollouts.chase(
-            self.run.method.plan.T, *jax.tree.map(lambda leaf: leaf[None], chain)
-        )
+        alone = jax.tree.map(lambda leaf: leaf[None], chain)
+        seen = self.rollouts.chase(self.run.method.plan.T, *alone, over=[task.over_at])
         every = _judge(task, *jax.tree.map(lambda leaf: leaf[0], seen))
         noise_free = jax.tree.map(lambda leaf: leaf[:1], every)
         return noise_free, jax.tree.map(lambda leaf: leaf[1:], every)

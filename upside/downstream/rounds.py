@@ -101,7 +101,8 @@ def _on_host(
         gained = jnp.full(len(words), jnp.nan)
     else:
         way = (chains.stages.actor, chains.last, noise, noisy_from, going, env_keys)
-        seen = roll.chase(T, *way)
+        each = [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(len(words))]
+        seen = roll.chase(T, *way, over=[task.over_at for task in each])
         chains, gained = _practise(tuning, T, tasks, chains, seen, going, keys)
     return chains, Line(going, chains.spent, gained, chains.best_return)
 

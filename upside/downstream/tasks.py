@@ -16,6 +16,8 @@ from jaxtyping import Array, Bool, Float
 
 from upside.types import UserError, World
 
+SURELY = 0.999  # of a radius
+
 
 @runtime_checkable
 class Task(Protocol):
@@ -24,6 +26,17 @@ class Task(Protocol):
     def __call__(
         self, features: Float[Array, "steps feat"]
     ) -> tuple[Float[Array, " steps"], Bool[Array, " steps"]]: ...
+
+    def over_at(self, features: np.ndarray) -> bool:
+        """Whether an episode is surely over at a state: a simulator on the host need not go on then."""
+        ...
+
+
+class Endless(eqx.Module):
+    """A task that only the time ends."""
+
+    def over_at(self, features: np.ndarray) -> bool:
+        return False
 
 
 class Goal(eqx.Module):
@@ -38,8 +51,13 @@ class Goal(eqx.Module):
         there = jnp.linalg.norm(features - self.place, axis=-1) <= self.radius
         return there.astype(float), there
 
+    def over_at(self, features: np.ndarray) -> bool:
+        """Not at the very edge, where NumPy may round another way than what judges the episode."""
+        distance = np.linalg.norm(features - np.asarray(self.place))
+        return bool(distance < SURELY * float(self.radius))
 
-class Beyond(eqx.Module):
+
+class Beyond(Endless):
     """r(s) = 1 where the first feature exceeds a threshold, at every step until H_max (App. C, control)."""
 
     threshold: Float[Array, " 1"]
@@ -51,7 +69,7 @@ class Beyond(eqx.Module):
         return paid.astype(float), jnp.zeros(features.shape[0], bool)
 
 
-class Reward(eqx.Module):
+class Reward(Endless):
     """A reward function of the user's own, on the features of an episode's states; it ends with H_max."""
 
     function: Callable[[Array], Array] = eqx.field(static=True)

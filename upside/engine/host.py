@@ -31,6 +31,8 @@ GROUP = 4
 """Episodes that advance together at most: more share a call of the network, fewer leave cores idle."""
 
 Act = Callable[[int, np.ndarray], Any]
+Over = Callable[[np.ndarray], bool]
+"""Whether an episode is over at a state with these features."""
 Segment = tuple[int, Act]
 """So many steps, and the actions of a group in step t of them."""
 
@@ -217,17 +219,27 @@ class Host:
         noisy_from: Any,
         wanted: Any,
         keys: Any,
+        over: Sequence[Over] | None = None,
     ) -> Any:
-        parts = [
-            self._chase_one(T, _row(actors, i), int(last[i]), noise[i], noisy_from[i], keys[i])
-            for i in np.flatnonzero(wanted).tolist()
-        ]
+        def one(i: int) -> Any:
+            ends = over[i] if over else None
+            way = (_row(actors, i), int(last[i]), noise[i], noisy_from[i], keys[i])
+            return self._chase_one(T, *way, ends)
+
+        parts = [one(i) for i in np.flatnonzero(wanted).tolist()]
         found = tuple(map(np.stack, zip(*parts, strict=True)))
         where = np.flatnonzero(wanted)[:, None]
         return tuple(_placed(leaf, where, (len(wanted),)) for leaf in found)
 
     def _chase_one(
-        self, T: int, actors: Actor, last: int, noise: Any, noisy_from: Any, key: PRNGKeyArray
+        self,
+        T: int,
+        actors: Actor,
+        last: int,
+        noise: Any,
+        noisy_from: Any,
+        key: PRNGKeyArray,
+        over: Over | None,
     ) -> Any:
         n, horizon = noise.shape[:2]
         stage = np.minimum(np.arange(horizon) // T, last)
@@ -240,7 +252,7 @@ class Host:
                 for k, end in enumerate(ends)
             ]
 
-        played = self._play(n, segments, key)
+        played = self._play(n, segments, key, over=over)
         return played.obs, played.features, played.action
 
     def _play(
@@ -251,10 +263,12 @@ class Host:
         most: int | None = None,
         saved: Saved | None = None,
         look: Callable[[Simulator], None] | None = None,
+        over: Over | None = None,
     ) -> Played:
         """`number` episodes, at most so many steps of each, from their reset on or from what was `saved`.
 
-        `segments` says how a group acts; `look` is shown the simulator of the first at its end.
+        `segments` says how a group acts; `look` is shown the simulator of the first at its end; where it is `over`,
+        an episode stays.
         """
         words = np.asarray(jax.random.key_data(key)).tolist()
         seeds = np.random.SeedSequence(words).generate_state(number) % 2**31
@@ -267,7 +281,7 @@ class Host:
                     _begin(simulator, int(seed), saved)
                     for simulator, seed in zip(simulators, seeds[group], strict=True)
                 ]
-                played = _together(simulators, firsts, segments(group), most, self.env)
+                played = _together(simulators, firsts, segments(group), most, self.env, over)
                 if look is not None:
                     look(simulators[0])
                 return played
@@ -295,6 +309,7 @@ def _together(
     segments: Sequence[Segment],
     most: int | None,
     env: HostEnv,
+    ended: Over | None = None,
 ) -> Played:
     """One group of episodes, step by step, from their first observations and features (or none) on.
 
@@ -319,7 +334,7 @@ def _together(
                     continue
                 told = simulator.step(action[i, at])
                 obs[i, at + 1], features[i, at + 1] = told.obs, told.features
-                over[i, at] = told.terminated
+                over[i, at] = told.terminated or (ended is not None and ended(told.features))
                 if told.truncated and not told.terminated and at + 1 < ends:
                     raise UserError(
                         f"{env.name} cut an episode short after {at + 1} of {ends} steps: lift its "

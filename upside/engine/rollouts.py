@@ -4,7 +4,7 @@ environment, one Trajectory)."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from upside.engine import collect
 from upside.engine.compiled import compiled
-from upside.engine.host import Host
+from upside.engine.host import Host, Over
 from upside.envs.host import HostEnv
 from upside.nets import Actor
 from upside.skills.plan import Plan
@@ -98,8 +98,12 @@ class Rollouts(Protocol):
         noisy_from: Any,
         wanted: Any,
         keys: Any,
+        over: Sequence[Over] | None = None,
     ) -> Seen:
-        """Episodes of stacked chains in training, with noise from a stage on; none where nobody wants them."""
+        """Episodes of stacked chains in training, with noise from a stage on; none where nobody wants them.
+
+        Where a chain's episode is `over` it may stay, if that is less work.
+        """
         ...
 
 
@@ -123,7 +127,7 @@ class Device:
         self.execute = compiled("execute", self._execute, 0, 1, 2)
         self.explore = compiled("explore", self._explore, 0, 1, 2)
         self.inside: Chase = self._chase
-        self.chase = compiled("chase", self._chase_all, 0)
+        self._chased = compiled("chase", self._chase_all, 0)
 
     def _walk(
         self, T: int, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
@@ -204,6 +208,10 @@ class Device:
         keys = jax.random.split(env_key, shape)
         episodes_of = jax.vmap(one, (None, None, 0, 0, 0))
         return jax.vmap(episodes_of)(paths, lengths, uniform, noise, keys)
+
+    def chase(self, T: int, *every: Any, over: Sequence[Over] | None = None) -> Seen:
+        """To their planned ends: all episodes advance together."""
+        return self._chased(T, *every)
 
     def _chase_all(self, T: int, *every: Any) -> Seen:
         """All of them: nobody asks for chains that are not wanted."""
