@@ -219,6 +219,7 @@ class Host:
         noisy_from: Any,
         wanted: Any,
         keys: Any,
+        *,
         over: Sequence[Over] | None = None,
     ) -> Any:
         def one(i: int) -> Any:

@@ -98,6 +98,7 @@ class Rollouts(Protocol):
         noisy_from: Any,
         wanted: Any,
         keys: Any,
+        *,
         over: Sequence[Over] | None = None,
     ) -> Seen:
         """Episodes of stacked chains in training, with noise from a stage on; none where nobody wants them.
