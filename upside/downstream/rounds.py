@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from upside.downstream.episodes import judged
 from upside.downstream.tune import Chain, Tuning, chances, ended, practise
-from upside.engine.compiled import compiled
+from upside.engine.compiled import QUICKER, compiled
 from upside.engine.rollouts import Chase, Rollouts, Seen
 
 BLOCK = 16  # the most rounds of one call
@@ -86,7 +86,7 @@ def _key(words: UInt32[Array, " 2"]) -> PRNGKeyArray:
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
-_inside = compiled("rounds", _block, 0, 1, 2, donate=(4,))
+_inside = compiled("rounds", _block, 0, 1, 2, donate=(4,), options=QUICKER)
 
 
 # -------------------------------------------------------------------- one round of several chains
@@ -130,4 +130,4 @@ def _practised(
     return jax.lax.map(one, (tasks, chains, seen, going, keys))
 
 
-_practise = compiled("practise", _practised, 0, 1, donate=(3,))
+_practise = compiled("practise", _practised, 0, 1, donate=(3,), options=QUICKER)

@@ -38,7 +38,7 @@ from upside.run import Run
 from upside.types import UserError, at_least
 
 BEST = 0.5  # of a batch is the best episode, where actors imitate
-RECIPE = 6  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
+RECIPE = 7  # counts the ways of fine-tuning whose results differ: a request of another one is not gone on with
 
 
 @dataclasses.dataclass(frozen=True)
