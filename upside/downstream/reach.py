@@ -149,12 +149,16 @@ class Finetuning:
             return jax.block_until_ready(rounds.block(self.rollouts, self.tuning, T, number, work))
 
         # The longest ones first, so that all cores are done at about the same time.
+        over = self._shared(self._ended())
         order = np.argsort([-np.max(share.last) for share in self._chains], kind="stable").tolist()
+        order = [share for share in order if not over[share].all()]
+        lines = [rounds.still(share, number) for share in self._chains]
         first = 0 if self._began and self.shares > 1 else 1  # what is compiled is compiled once
         after = [*map(one, order[:first]), *_threads(self.cores).map(one, order[first:])]
-        found = [after[place] for place in np.argsort(order)]
-        self._chains, self._began = [chains for chains, _ in found], True
-        self._write(self._joined([jax.tree.map(np.asarray, line) for _, line in found]))
+        for share, (self._chains[share], line) in zip(order, after, strict=True):
+            lines[share] = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :number], line)
+        self._began = True
+        self._write(self._joined(lines))
         return self.history[-1]
 
     def _words(self, number: int) -> np.ndarray:

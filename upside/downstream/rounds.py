@@ -49,6 +49,14 @@ def block(roll: Rollouts, tuning: Tuning, T: int, number: int, work: Work) -> tu
     return chains, jax.tree.map(lambda *rows: np.stack(rows, axis=1), *lines)
 
 
+def still(chains: Chain, number: int) -> Line:
+    """The lines of chains that are ended."""
+    spent, best = np.asarray(chains.spent), np.asarray(chains.best_return)
+    rows = [np.zeros(len(spent), bool), spent, np.full(len(spent), np.nan), best]
+    columns: Any = [np.repeat(row[:, None], number, axis=1) for row in rows]
+    return Line(*columns)
+
+
 # -------------------------------------------------------------------- several rounds of one chain
 
 
