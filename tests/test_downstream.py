@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +18,7 @@ from upside.downstream.episodes import Episodes, discounted, empty, judged
 from upside.downstream.reach import Finetuning, zero_shot
 from upside.downstream.reached import Skills
 from upside.downstream.tunings import default
+from upside.engine.compiled import TRACES
 from upside.run import Run
 from upside.runs import RunDirectory, flatten, unflatten
 from upside.types import UserError, number
@@ -181,6 +185,7 @@ def test_a_goal_gives_the_same_bits_alone_and_among_others(run):
 def test_rounds_of_a_block_are_those_made_one_by_one_on_any_number_of_cores(run):
     """Up to the very round with which the last chain ends; one of them ends earlier."""
     found = []
+    before = TRACES["rounds"]
     for at_a_time, cores in ((1, 1), (4, 2)):
         goals = [tasks.goal(run.env, np.asarray(p), 1.0) for p in ends(run)]
         tuned = Finetuning(run, goals, 9000, quick(run), cores=cores)
@@ -189,6 +194,8 @@ def test_rounds_of_a_block_are_those_made_one_by_one_on_any_number_of_cores(run)
             tuned.step(at_a_time)
         found.append(tuned)
     one, block = found
+    assert TRACES["rounds"] <= before + 1, "one program for every share and length of a block"
+    assert block.step(4) == [], "nobody has a round any more"
     assert one.rounds % 4, "the last block is not a whole one"
     assert one.history == block.history
     assert one.curves() == block.curves()
@@ -196,11 +203,21 @@ def test_rounds_of_a_block_are_those_made_one_by_one_on_any_number_of_cores(run)
         np.testing.assert_array_equal(a, b)
 
 
+def test_bits_hold_with_the_options_that_users_compile_with():
+    """The two tests above once more: all others are compiled in less time, to other programs."""
+    which = "same_bits_alone or rounds_of_a_block"
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", __file__, "-k", which]
+    done = subprocess.run(
+        command, env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_goals_whose_budget_is_spent_wait_for_the_others(run):
     both = finetuning(run, ends(run))
     both.budgets[0] = 0
     before = both.each(lambda share: share.spent)
-    line = both.step()
+    (line,) = both.step()
     assert line["return"][0] is None
     assert line["return"][1] is not None
     assert line["spent"][0] == before[0]
@@ -398,6 +415,12 @@ def test_arguments_that_are_no_numbers_are_refused(value, whole):
 def test_ways_of_fine_tuning_have_names(run):
     with pytest.raises(UserError, match="'td4': did you mean td3"):
         run.reach((40, 40), tuning="td4")
+    with pytest.raises(
+        UserError, match="tuning with SAC: the run's policies were learned with TD3"
+    ):
+        run.reach((40, 40), tuning="sac")
+    with pytest.raises(UserError, match="17 rounds at a time: give 1 to 16"):
+        finetuning(run, ends(run)).step(17)
     with pytest.raises(UserError, match="radius inf is not a length"):
         run.reach((40, 40), radius=float("inf"), tuning="icm")
 

@@ -514,3 +514,16 @@ def test_a_body_that_is_run_by_itself_leaves_the_others_in_the_table(tmp_path):
         new = {one.path.name: {"row": "upside", "env": env, "seed": 0}}
         data = json.loads(json.dumps(tables.joined("", experiment, [one], new, data)))
     assert {run["env"] for run in data["runs"].values()} == {"ant", "half-cheetah", "walker2d"}
+    (ant,) = (c for c in data["configurations"] if c["runs"][0]["env"] == "ant")
+    (cheetah,) = (
+        c
+        for c in data["configurations"]
+        if {r["env"] for r in c["runs"]} == {"half-cheetah", "walker2d"}
+    )
+    ant["settings"], cheetah["settings"] = cheetah["settings"], ant["settings"]
+    (one,) = catalogue.tasks("coverage-control", tmp_path, ["random"], [0], envs=["ant"])
+    new = {one.path.name: {"row": "random", "env": "ant", "seed": 0}}
+    data = tables.joined("", experiment, [one], new, data)
+    assert {run["row"] for run in data["runs"].values()} == {"random"}, (
+        "one body's do not suit another"
+    )

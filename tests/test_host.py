@@ -17,7 +17,8 @@ from gymnasium.wrappers import TimeLimit
 
 import upside
 from upside import cli, envs, film, methods, runs, timing
-from upside.downstream import episodes, tasks
+from upside.downstream import episodes, tasks, tunings
+from upside.downstream.reach import Finetuning
 from upside.engine import probing, rollouts
 from upside.engine.collect import POLICY, RANDOM, RHYTHM, host_key
 from upside.engine.discovery import Discovery
@@ -26,6 +27,7 @@ from upside.envs import bodies, host
 from upside.envs.host import HostEnv
 from upside.evaluate import coverage
 from upside.session import Session
+from upside.skills.gate import Gate
 from upside.skills.plan import Plan
 from upside.types import UserError
 
@@ -454,8 +456,11 @@ def test_an_episode_stays_where_its_goal_is_reached_and_is_judged_the_same(finis
     way = (10, actors, last, noise, noisy_from, np.array([True]), jax.numpy.stack([host_key(0, 0)]))
     whole = [leaf[0] for leaf in roll.chase(*way)]
     goal = tasks.Goal(jax.numpy.asarray(whole[1][0, 12]), jax.numpy.asarray(0.3))
+    before = Pond.steps
     cut = [leaf[0] for leaf in roll.chase(*way, over=[goal.over_at])]
-    assert (cut[1][0, 13:] == cut[1][0, 12]).all() or (cut[1][0, 12:] == cut[1][0, 11]).all()
+    assert 12 <= Pond.steps - before < 90, "three episodes of thirty steps, but for what is over"
+    assert not (whole[1][0, 13:] == whole[1][0, 12]).all()
+    assert (cut[1][0, 13:] == cut[1][0, 12]).all()
     for one in range(3):
         a, b = (
             episodes.judged(goal, *(jax.numpy.asarray(leaf[one]) for leaf in seen))
@@ -466,6 +471,30 @@ def test_an_episode_stays_where_its_goal_is_reached_and_is_judged_the_same(finis
         np.testing.assert_array_equal(a.reward, b.reward)
         np.testing.assert_array_equal(a.obs[: length + 1], b.obs[: length + 1])
         np.testing.assert_array_equal(a.action[:length], b.action[:length])
+
+
+def test_rounds_of_a_block_are_those_made_one_by_one_on_the_host(finished):
+    config = runs.configure("upside", quick(), pond(), 0, BUDGET)
+    session = Session(config, env=pond())
+    session.discovery = finished
+    run = session.result()
+    asked = [tasks.goal(run.env, place, 0.5) for place in ((5, 5), (7, 7), (1, 8), (5.5, 4))]
+    found = []
+    for at_a_time, cores in ((1, 1), (7, 2)):
+        small = {"updates": 10, "warmup": 20, "episodes": 16, "n_explo": 2, "patience": 5}
+        tuning = dataclasses.replace(tunings.default(run), **small)
+        tuned = Finetuning(run, asked, 5000, tuning, horizon=40, cores=cores)
+        tuned.budgets = np.array([700, 400, 0, 700])
+        while not tuned.done:
+            tuned.step(at_a_time)
+        found.append(tuned)
+    one, block = found
+    assert len({line["spent"][0] for line in one.history}) > 2
+    assert one.history[-1]["spent"][2] == 0
+    assert one.history == block.history
+    assert [a.numbers() for a in one.results()] == [b.numbers() for b in block.results()]
+    for a, b in zip(jax.tree.leaves(one.chains), jax.tree.leaves(block.chains), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_rhythms_swing_between_the_bounds_and_even_ones_differ_in_phase():
@@ -520,7 +549,7 @@ def test_where_the_time_of_a_run_goes(capsys, monkeypatch):
     for rates in (found["steps_per_second"], found["updates_per_second"]):
         assert rates["alone"] > rates["in the run"] > 0
     one = found["simulator_steps_per_second"]
-    assert one["by itself"] > one["through the adapter"] > 0
+    assert one["a simulator by itself"] > one["through the adapter"] > 0
     timing.show(found)
     assert "one simulator on one core, through the adapter" in capsys.readouterr().out
 
@@ -624,4 +653,18 @@ def test_a_run_that_ends_long_before_its_budget_says_what_to_try(tmp_path, capsy
     said = capsys.readouterr().out
     assert "nothing left to expand" in said
     assert "interactions are left: its probes find no free space" in said
-    assert "try --T 50, or --probe rhythm" in said
+    assert "Does every episode start alike?" in said, "a pendulum starts anywhere"
+
+
+def test_what_to_try_is_what_can_be_tried(finished):
+    run = Session(runs.configure("upside", quick(), pond(), 0, BUDGET), env=pond())
+    run.discovery.tree, run.ended = finished.tree, "nothing left to expand"
+    for plan, probe, said in (
+        (Plan(T=10, H=7, H_max=200), "held", ["try longer skills (--T 50), or", "--probe rhythm"]),
+        (Plan(T=50, H=10, H_max=200), "held", ["try probes that swing (--probe rhythm)"]),
+        (Plan(T=50, H=10, H_max=200), "rhythm", ["--reprobes 30 looks on"]),
+    ):
+        found = dataclasses.replace(
+            run.result(), method=dataclasses.replace(quick(), plan=plan, gate=Gate(probe=probe))
+        )
+        assert all(words in cli._early(found) for words in said)

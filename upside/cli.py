@@ -310,12 +310,18 @@ def _early(run: Run) -> str:
     from upside.envs.host import HostEnv
 
     left, plan = run.config.max_interactions - run.summary["interactions"], run.method.plan
-    early = run.method.gate is not None and left > run.config.max_interactions // 10
-    if not (early and isinstance(run.env, HostEnv)):
+    gate, early = run.method.gate, left > run.config.max_interactions // 10
+    if gate is None or not early or not isinstance(run.env, HostEnv):
         return ""
-    return (
-        f"{left:,} interactions are left: its probes find no free space. Skills of {plan.T} steps may not get farther "
-        f"than chance in as many: try --T {5 * plan.T}, or --probe rhythm for what has legs"
+    said = f"{left:,} interactions are left: its probes find no free space. "
+    if len(run) < 2:
+        return f"{said}Does every episode start alike? What chance reaches from the start is taken"
+    longer = 5 * plan.T
+    tries = [f"longer skills (--T {longer})"] if longer + plan.H <= plan.H_max else []
+    tries += ["probes that swing (--probe rhythm)"] if gate.probe != "rhythm" else []
+    go = f"Skills of {plan.T} steps may not get farther than chance in as many: try "
+    return said + (
+        go + ", or ".join(tries) if tries else f"--reprobes {10 * gate.reprobes} looks on"
     )
 
 

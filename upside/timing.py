@@ -31,10 +31,7 @@ from upside.run import Run
 from upside.types import UserError, usable_cores
 
 GOALS = 48
-ALONE, SECONDS = (
-    200,
-    3.0,
-)  # steps of an episode of a simulator that is timed alone, and for how long
+ALONE, SECONDS = 200, 3.0  # steps of an episode of a simulator that is timed, and for how long
 POOL = 8  # of EnvPool's environments that advance together
 COMMANDS = 6  # of `upside reach`, from which the time of GOALS of them is extrapolated
 PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
@@ -117,11 +114,12 @@ def simulator(env: HostEnv) -> dict[str, float]:
     with env.simulators(1) as (simulated,):
         itself = simulated.simulated.step
         raw = rate(lambda action: itself(simulated.stretched(action)))
-        return {"by itself": raw, "through the adapter": rate(simulated.step), **_envpool(env)}
+        ours = {"a simulator by itself": raw, "through the adapter": rate(simulated.step)}
+        return {**ours, **_envpool(env)}
 
 
 def _envpool(env: HostEnv) -> dict[str, float]:
-    """The same of POOL environments of EnvPool, which advance together on one core."""
+    """The same of POOL environments of EnvPool, which advance together; with the body's own options where it has them."""
     try:
         import envpool  # an optional package: nothing but this measurement uses it
     except ImportError:
@@ -129,7 +127,9 @@ def _envpool(env: HostEnv) -> dict[str, float]:
     gym_id = (env.source or {}).get("gym_id")
     if gym_id not in envpool.list_all_envs():
         return {}
-    pool = envpool.make_gymnasium(gym_id, num_envs=POOL, num_threads=1)
+    known = envpool.make_spec(gym_id).config._asdict()
+    options = {name: value for name, value in (env.source or {}).items() if name in known}
+    pool = envpool.make_gymnasium(gym_id, num_envs=POOL, num_threads=1, **options)
     rng, shape = np.random.default_rng(0), (ALONE, POOL, *pool.action_space.shape)
     actions = rng.uniform(pool.action_space.low, pool.action_space.high, shape)
     pool.reset()
@@ -139,7 +139,7 @@ def _envpool(env: HostEnv) -> dict[str, float]:
             pool.step(action)
         done += actions.shape[0] * POOL
     pool.close()
-    return {"of EnvPool": done / (time.perf_counter() - begin)}
+    return {f"EnvPool's, {POOL} together": done / (time.perf_counter() - begin)}
 
 
 def _executed(run: Discovery) -> int:
@@ -168,8 +168,8 @@ def show(found: dict[str, Any]) -> None:
         both = found[rates] if rates else {}
         table.add_row(part, f"{share:.0%}", *(f"{rate:,.0f}" for rate in both.values()))
     Console().print(table)
-    for how, rate in found["simulator_steps_per_second"].items():
-        print(f"one simulator on one core, {how}: {rate:,.0f} steps a second")
+    for what, rate in found["simulator_steps_per_second"].items():
+        print(f"on one core, {what}: {rate:,.0f} steps a second")
 
 
 def together(run_dir: Path, interactions: int) -> dict[str, Any]:

@@ -56,6 +56,12 @@ class Finetuning:
         self.horizon = horizon or run.method.plan.H_max
         if len(run) < 2 and run.method.growth.max_depth != 0:
             raise UserError("the run has no policies yet: let it run for longer")
+        learned, learner = type(run.method.learner), type(self.tuning.learner)
+        if len(run) > 1 and learner is not learned:
+            raise UserError(
+                f"tuning with {learner.__name__}: the run's policies were learned with {learned.__name__}; "
+                "leave it out, or take a run without policies"
+            )
         policies = select.candidates(run)
         needed = len(policies) * self.tuning.n_explo * self.horizon
         if budget < needed:
@@ -139,8 +145,11 @@ class Finetuning:
         each = (time.perf_counter() - begin) / max(self.rounds - before, 1)
         self._at_a_time = int(np.clip(SECONDS / each, 1, rounds.BLOCK))
 
-    def step(self, number: int = 1) -> dict[str, Any]:
-        """So many rounds of every chain that is not ended; the last line of `history`."""
+    def step(self, number: int = 1) -> list[dict[str, Any]]:
+        """So many rounds of every chain that is not ended; the lines of `history` that this has added."""
+        if not 1 <= number <= rounds.BLOCK:
+            raise UserError(f"{number} rounds at a time: give 1 to {rounds.BLOCK}")
+        known = len(self.history)
         budgets, keys = self._shared(self.budgets), self._shared(self._words(number))
         works = list(zip(self._chains, self.together, budgets, keys, strict=True))
 
@@ -149,9 +158,10 @@ class Finetuning:
             return jax.block_until_ready(rounds.block(self.rollouts, self.tuning, T, number, work))
 
         # The longest ones first, so that all cores are done at about the same time.
-        over = self._shared(self._ended())
-        order = np.argsort([-np.max(share.last) for share in self._chains], kind="stable").tolist()
-        order = [share for share in order if not over[share].all()]
+        ended = self._shared(self._ended())
+        depths = [-np.asarray(share.last).max() for share in self._chains]
+        order = np.argsort(depths, kind="stable").tolist()
+        order = [share for share in order if not ended[share].all()]
         lines = [rounds.still(share, number) for share in self._chains]
         first = 0 if self._began and self.shares > 1 else 1  # what is compiled is compiled once
         after = [*map(one, order[:first]), *_threads(self.cores).map(one, order[first:])]
@@ -159,7 +169,7 @@ class Finetuning:
             lines[share] = jax.tree.map(lambda leaf: np.asarray(leaf)[:, :number], line)
         self._began = True
         self._write(self._joined(lines))
-        return self.history[-1]
+        return self.history[known:]
 
     def _words(self, number: int) -> np.ndarray:
         """Of the tasks' keys, and there must be a BLOCK of them."""

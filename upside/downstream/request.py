@@ -136,7 +136,7 @@ class Job:
     def perform(self, listen: Callable[[Finetuning], None] | None = None) -> list[Reached]:
         """From where the same request was interrupted, or from the start; the numbers are written.
 
-        `listen` is called after every round.
+        `listen` is called after some rounds, about once a second.
         """
         directory = RunDirectory(self.where)
         with directory.alone():

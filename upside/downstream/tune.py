@@ -115,9 +115,8 @@ def chain(
 ) -> Chain:
     """The chain of the chosen policy, its skills as they were found, a new one at its end."""
     path, T = run.tree.path(choice.policy), run.method.plan.T
-    skills = jax.tree.map(
-        np.asarray, run.actors
-    )  # to index JAX's arrays takes a hundred times as long
+    # To index JAX's arrays takes a hundred times as long.
+    skills = jax.tree.map(np.asarray, run.actors)
     learners: list[Any] = []
     for k in range(stages):
         if k < len(path):

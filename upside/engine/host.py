@@ -310,7 +310,7 @@ def _together(
     segments: Sequence[Segment],
     most: int | None,
     env: HostEnv,
-    ended: Over | None = None,
+    ends_at: Over | None = None,
 ) -> Played:
     """One group of episodes, step by step, from their first observations and features (or none) on.
 
@@ -327,15 +327,20 @@ def _together(
     at = 0
     for length, act in segments:
         for t in range(length if most is None else min(length, most - at)):
+            if ends_at is not None and at and over[:, at - 1].all():
+                obs[:, at + 1 :], features[:, at + 1 :] = obs[:, [at]], features[:, [at]]
+                return Played(obs, features, action, over | (np.arange(steps) >= at))
             action[:, at] = act(t, obs[:, at])
             for i, simulator in enumerate(simulators):
                 if at and over[i, at - 1]:
                     over[i, at] = True
+                    if ends_at is not None:
+                        action[i, at] = 0.0  # whoever shares its group
                     obs[i, at + 1], features[i, at + 1] = obs[i, at], features[i, at]
                     continue
                 told = simulator.step(action[i, at])
                 obs[i, at + 1], features[i, at + 1] = told.obs, told.features
-                over[i, at] = told.terminated or (ended is not None and ended(told.features))
+                over[i, at] = told.terminated or (ends_at is not None and ends_at(told.features))
                 if told.truncated and not told.terminated and at + 1 < ends:
                     raise UserError(
                         f"{env.name} cut an episode short after {at + 1} of {ends} steps: lift its "

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from upside.engine import collect
-from upside.engine.compiled import compiled
+from upside.engine.compiled import QUICKER, compiled
 from upside.engine.host import Host, Over
 from upside.envs.host import HostEnv
 from upside.nets import Actor
@@ -128,7 +128,7 @@ class Device:
         self.execute = compiled("execute", self._execute, 0, 1, 2)
         self.explore = compiled("explore", self._explore, 0, 1, 2)
         self.inside: Chase = self._chase
-        self._chased = compiled("chase", self._chase_all, 0)
+        self._chased = compiled("chase", self._chase_all, 0, options=QUICKER)  # as in training
 
     def _walk(
         self, T: int, bank: Actor, path: Int[Array, " depth"], length: Array, key: PRNGKeyArray
@@ -211,11 +211,11 @@ class Device:
         return jax.vmap(episodes_of)(paths, lengths, uniform, noise, keys)
 
     def chase(self, T: int, *every: Any, over: Sequence[Over] | None = None) -> Seen:
-        """To their planned ends: all episodes advance together."""
+        """To their planned ends, and those that nobody wants, too: nobody asks for many, they are chased `inside`."""
         return self._chased(T, *every)
 
     def _chase_all(self, T: int, *every: Any) -> Seen:
-        """All of them: nobody asks for chains that are not wanted."""
+        """One chain after another."""
         *way, _, keys = every
         return jax.lax.map(lambda one: self._chase(T, *one), (*way, keys))
 

@@ -1,8 +1,8 @@
 """Environments that live on the host: any Gymnasium environment with continuous actions.
 
-An episode begins with `reset(seed=...)` and is executed to its planned end, so nothing of a simulator
-has to be saved on disk: a run that resumes does the same episodes again (bodies that start alike may begin
-where an episode before them was, in memory). Autoreset is never used;
+An episode begins with `reset(seed=...)` and is executed to its planned end, or to the goal that it was for, so
+nothing of a simulator has to be saved on disk: a run that resumes does the same episodes again (bodies that start
+alike may begin where an episode before them was, in memory). Autoreset is never used;
 the last observation of an episode is the true one. The time limit of an id is lifted.
 """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from upside import envs
 from upside.downstream.tune import RECIPE
 from upside.envs.bodies import CONTROL
 from upside.experiments import tables
@@ -41,32 +42,59 @@ def _reached(rises: list[list[float]]) -> float:
     return next((spent for spent, best in rises if best > 0), np.inf)
 
 
-def _joined(name: str, experiment: Experiment, done: list[Goals], file: Path) -> dict[str, Any]:
-    """What every result says of itself, how chains were fine-tuned, and what became of every run's goals.
+def _joined(
+    name: str, experiment: Experiment, done: list[Goals], file: Path
+) -> tuple[dict[str, Any], str]:
+    """What every result says of itself, what was asked, and what became of every run's goals; and in words which
+    runs were left out.
 
     Runs of earlier calls stay, where they were asked the same: bodies and seeds may be done one by one.
     """
-    tunings = {f"{task.name} on {task.run.config.env}": tuning(task) for task in done}
-    asked = {"recipe": RECIPE, "budget_per_goal": done[0].budget}
-    tunings = json.loads(json.dumps(tunings))
-    before = json.loads(file.read_text()) if file.is_file() else {}
-    known = before.get("tuning", {})
-    if any(before.get(part) != value for part, value in asked.items()) or any(
-        known[way] != tunings[way] for way in known.keys() & tunings
-    ):
-        before = {}
+    asked = {
+        env: {"recipe": RECIPE, "budget_per_goal": done[0].budget, **experiment.ask(envs.make(env))}
+        for env in experiment.envs
+    }
+    ways = {_way(task): tuning(task) for task in done}
+    asked, ways = json.loads(json.dumps([asked, ways]))
     new = {
         task.run.path.name: {
             "row": task.run.name,
             "env": task.run.config.env,
             "seed": task.run.config.seed,
+            "way": _way(task),
             "unsupervised_interactions": unsupervised(task),
             **json.loads((task.path / "result.json").read_text()),
         }
         for task in done
     }
-    data = tables.joined(experiment.command(name), experiment, [t.run for t in done], new, before)
-    return {**data, **asked, "tuning": {**known, **tunings} if before else tunings}
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    alike = _asked_alike(before, asked, ways)
+    data = tables.joined(experiment.command(name), experiment, [t.run for t in done], new, alike)
+    ways = {**before.get("tuning", {}), **ways}
+    tunings = {run["way"]: ways[run["way"]] for run in data["runs"].values()}
+    said = {"asked": asked, "budget_per_goal": done[0].budget, "tuning": tunings}
+    return {**data, **said}, tables.left_out(before, data)
+
+
+def _way(task: Goals) -> str:
+    return f"{task.name} on {task.run.config.env}"
+
+
+def _asked_alike(
+    before: dict[str, Any], asked: dict[str, Any], ways: dict[str, Any]
+) -> dict[str, Any]:
+    """Those runs of an earlier result that had the same goals, budget and tuning."""
+    alike = {
+        name
+        for name, run in before.get("runs", {}).items()
+        if before["asked"][run["env"]] == asked.get(run["env"])
+        and before["tuning"][run["way"]] == ways.get(run["way"], before["tuning"][run["way"]])
+    }
+    kept = [
+        {**config, "runs": [run for run in config["runs"] if run["run"] in alike]}
+        for config in before.get("configurations", [])
+    ]
+    return {**before, "configurations": kept} if alike else {}
 
 
 def _rows(
@@ -100,7 +128,7 @@ def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> 
     from upside.figures import DPI
     from upside.figures.goal import learning_curves
 
-    data = _joined(name, experiment, done, where / "goals.json")
+    data, left_out = _joined(name, experiment, done, where / "goals.json")
     budget, data["table"] = data["budget_per_goal"], {}
     curves: dict[str, list[np.ndarray]] = {}
     at = np.linspace(0, budget, 201)
@@ -122,6 +150,7 @@ def goals(name: str, experiment: Experiment, done: list[Goals], where: Path) -> 
         ends += [_seeds(entry[f"reward_{when}"], ".3f") for when in WHEN[:2]]
         lines.append(f"| {row} | {_cells(runs, ends)} |")
     lines += ["", f"{budget:,} interactions for each goal, the selection of a policy included."]
+    lines += [left_out] if left_out else []
     text = _written("goals", data, lines, where)
     title = f"Ant: 48 unknown goals in [-8, 8]², {budget:,} interactions each"
     figure = learning_curves(curves, title, "goals reached by a noise-free episode so far (share)")
@@ -133,7 +162,7 @@ def beyond(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     """Steps of an episode beyond the threshold, ours beside the paper's."""
     published = json.loads(resources.files(__package__).joinpath("paper.json").read_text())
     paper = published["finetuning_control"]
-    data = {**_joined(name, experiment, done, where / "finetune.json"), "thresholds": THRESHOLDS}
+    data, left_out = _joined(name, experiment, done, where / "finetune.json")
     data["table"] = {}
     lines = [
         "| body | row | unsupervised | before | fine-tuned | with noise | paper | seeds |",
@@ -151,6 +180,7 @@ def beyond(name: str, experiment: Experiment, done: list[Goals], where: Path) ->
     beyond = ", ".join(f"x > {at:g} ({env})" for env, at in THRESHOLDS.items())
     budget = f"{data['budget_per_goal']:,} interactions to select a policy and to fine-tune it"
     lines += ["", f"Steps of an episode with {beyond}; {budget}."]
+    lines += [left_out] if left_out else []
     return _written("finetune", data, lines, where)
 
 

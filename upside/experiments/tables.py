@@ -128,7 +128,7 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
         for interactions in given or (None,)
     ]
     now = {
-        (one.name, _setting(config))
+        (one.name, one.config.env, _setting(config))
         for one in [*declared, *done]
         for config in about("", [one])["configurations"]
     }
@@ -139,7 +139,7 @@ def _still_valid(experiment: Experiment, done: list[Task], before: dict[str, Any
         run["run"]
         for config in before.get("configurations", [])
         for run in config["runs"]
-        if (before["runs"][run["run"]]["row"], _setting(config)) in now
+        if (before["runs"][run["run"]]["row"], run["env"], _setting(config)) in now
         and json.dumps(before["environments"][run["env"]]) == json.dumps(worlds.get(run["env"]))
     }
 
