@@ -332,7 +332,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "ours: buckets covered over interactions on environments that come with Gymnasium",
         {
             "upside": Row("upside", 200_000),
-            # A skill has to go farther than chance spreads in its time: a swimmer's ten steps do not.
+            # What a swimmer can do in ten steps ends in nearly the same place (docs/environments.md).
             "upside-T-50": Row("upside", 200_000, {"T": 50}),
             "random": Row("random", 200_000),
         },

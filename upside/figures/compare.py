@@ -145,6 +145,7 @@ def coverage(curves: dict[str, dict[str, list[dict[str, Any]]]]) -> Figure:
                 ax.plot(x, lines.mean(0), style, color=color, label=label, gid=label)
                 ax.fill_between(x, lines.min(0), lines.max(0), color=color, alpha=0.15, lw=0)
         ax.set(xlabel="interactions (millions)", xlim=(0, None), ylim=(0, None))
+        ax.yaxis.get_major_locator().set_params(integer=True)  # half a bucket is none
         counts = "/".join(map(str, sorted({len(runs) for runs in rows.values()})))
         total = next(iter(rows.values()))[0]["of"]
         ax.set_title(f"{env}\n{counts} seeds, {total:,} buckets in all", fontsize=10)
