@@ -327,7 +327,9 @@ def main(options: Bench) -> None:
     if options.env is not None:
         from upside import timing
 
-        found = timing.measure(timing.default(options.env, options.interactions))
+        found = timing.measure(
+            timing.default(options.env, options.interactions), options.interactions
+        )
         timing.show(found)
         write(options, found)
         return

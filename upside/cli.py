@@ -315,7 +315,7 @@ def _early(run: Run) -> str:
         return ""
     said = f"{left:,} interactions are left: its probes find no free space. "
     if len(run) < 2:
-        return f"{said}Does every episode start alike? What chance reaches from the start is taken"
+        return f"{said}Where an episode may start anywhere, chance reaches all of it (docs/environments.md)"
     longer = 5 * plan.T
     tries = [f"longer skills (--T {longer})"] if longer + plan.H <= plan.H_max else []
     tries += ["probes that swing (--probe rhythm)"] if gate.probe != "rhythm" else []

@@ -32,6 +32,7 @@ from upside.types import UserError, usable_cores
 
 GOALS = 48
 ALONE, SECONDS = 200, 3.0  # steps of an episode of a simulator that is timed, and for how long
+LONGER = 20  # times what is measured: a round may be long
 POOL = 8  # of EnvPool's environments that advance together
 COMMANDS = 6  # of `upside reach`, from which the time of GOALS of them is extrapolated
 PARTS = {"walk": "stepping", "collect": "stepping", "learn": "updates", "judge": "discriminator"}
@@ -60,15 +61,15 @@ class Timed:
 
 
 def default(env: str, interactions: int) -> Discovery:
-    """A run of our default method, twice as long as what is measured."""
-    world = envs.make(env)
+    """A run of our default method that is longer than what is measured."""
+    world, budget = envs.make(env), LONGER * interactions
     method = methods.get("upside", None, world)
-    runs.configure("upside", method, world, 0, 2 * interactions)
-    return Discovery(world, method, 0, 2 * interactions, len(usable_cores()))
+    runs.configure("upside", method, world, 0, budget)
+    return Discovery(world, method, 0, budget, len(usable_cores()))
 
 
-def measure(run: Discovery) -> dict[str, Any]:
-    """Of the second half of a run: the first compiles and warms up."""
+def measure(run: Discovery, interactions: int) -> dict[str, Any]:
+    """Of so many interactions, or some more, after as many that compile and warm up."""
     spent: dict[str, float] = defaultdict(float)
     done: dict[str, int] = defaultdict(int)
     timed: Any = Timed
@@ -76,7 +77,9 @@ def measure(run: Discovery) -> dict[str, Any]:
     run.programs = timed(run.programs, spent, done)
     begin, first, before = time.perf_counter(), 0, 0
     for _ in rounds(run):
-        if not first and run.counters.interactions >= run.budget // 2:
+        if first and run.counters.interactions >= first + interactions:
+            break
+        if not first and run.counters.interactions >= interactions:
             spent.clear()
             done.clear()
             begin, first = time.perf_counter(), run.counters.interactions

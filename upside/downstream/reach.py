@@ -48,6 +48,8 @@ class Finetuning:
         """`tuning` may be a way's name; `cores`: 0 for all there are."""
         if seed < 0:
             raise UserError(f"--seed {seed} is below 0: try 0")
+        if seed >= 2**32:
+            raise UserError(f"--seed {seed} has more than 32 bits: try {seed % 2**32}")
         self.run, self.tasks, self.budget, self.seed = run, tasks, budget, seed
         if not isinstance(tuning, Tuning):
             tuning = tunings.named(run, "default" if tuning is None else str(tuning))
@@ -67,7 +69,7 @@ class Finetuning:
         if budget < needed:
             raise UserError(
                 f"--budget {budget} is too little to try {len(policies)} policies {self.tuning.n_explo} "
-                f"times: give at least {needed}, and as much again to fine-tune one"
+                f"times: give at least {needed}, and some 50,000 more to fine-tune one"
             )
         self.gamma = self.tuning.learner.gamma
         cores = cores or len(usable_cores())

@@ -39,7 +39,7 @@ class Reproduce:
     interactions: int | None = None
     """Budget of every run (default: the experiment's own; in the paper's table 1e7, for UPSIDE 1e6)."""
     goal_budget: int | None = None
-    """Interactions for each goal of goals-..., the selection of a policy included (default: 300000)."""
+    """Interactions for each goal of goals-... and finetune-..., the selection of a policy included (default: 300000)."""
     workers: int = dataclasses.field(default_factory=lambda: len(usable_cores()))
     """Runs at a time on this machine, one core each; a Ray cluster has as many as it has cores."""
     ray: str | None = None
