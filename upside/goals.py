@@ -43,7 +43,8 @@ class Reach:
 
 def reach(options: Reach) -> None:
     """What the command does."""
-    name = options.goal.replace(",", "_") + ("-zero-shot" if options.zero_shot else "")
+    name = "_".join(f"{x:.9g}" for x in place(options.goal))  # 40.0,45 is the same as 40,45
+    name += "-zero-shot" if options.zero_shot else ""
     where = options.output or options.run_dir / "reach" / name
     at_least(options, 0, "seed")
     run = Run.load(options.run_dir)
@@ -119,9 +120,10 @@ def words(asked: Request, run: Run, said: dict[str, Any]) -> str:
     if asked.zero_shot:
         why = "the discriminator gives the goal to it"
     elif said["found"]:
-        score = said["selected"]
+        score, policies = said["selected"], len(run) - 1
+        root = " and the root" if score["policies"] > policies else ""
         why = (
-            f"of {score['policies']} policies it collected most, mean reward γ^steps {score['reward']:.3f}, "
+            f"of {policies} policies{root} it collected most, mean reward γ^steps {score['reward']:.3f}, "
             f"there in {score['paid']} of {score['episodes']} episodes"
         )
     else:
