@@ -314,33 +314,35 @@ def _together(
 ) -> Played:
     """One group of episodes, step by step, from their first observations and features (or none) on.
 
-    Where one has ended, it stays: that state is absorbing.
+    Where one has ended, it stays: that state is absorbing. So it does where `ends_at` says that it has reached its
+    goal; nobody looks at what would follow.
     """
     steps, n = sum(length for length, _ in segments), len(simulators)
     ends = steps if most is None else min(steps, most)
     obs = np.zeros((n, steps + 1, env.observation_size), np.float32)
     features = np.zeros((n, steps + 1, len(env.space.low)), np.float32)
     action = np.zeros((n, steps, env.action_size), np.float32)
-    over = np.zeros((n, steps), bool)
+    over, reached = np.zeros((n, steps), bool), np.zeros(n, bool)
     for i, (first, place) in enumerate(firsts):
         obs[i, 0], features[i, 0] = first, 0.0 if place is None else place
     at = 0
     for length, act in segments:
         for t in range(length if most is None else min(length, most - at)):
-            if ends_at is not None and at and over[:, at - 1].all():
+            if reached.all():
                 obs[:, at + 1 :], features[:, at + 1 :] = obs[:, [at]], features[:, [at]]
                 return Played(obs, features, action, over | (np.arange(steps) >= at))
             action[:, at] = act(t, obs[:, at])
             for i, simulator in enumerate(simulators):
                 if at and over[i, at - 1]:
                     over[i, at] = True
-                    if ends_at is not None:
-                        action[i, at] = 0.0  # whoever shares its group
+                    if reached[i]:
+                        action[i, at] = 0.0  # as where a whole group is cut
                     obs[i, at + 1], features[i, at + 1] = obs[i, at], features[i, at]
                     continue
                 told = simulator.step(action[i, at])
                 obs[i, at + 1], features[i, at + 1] = told.obs, told.features
-                over[i, at] = told.terminated or (ends_at is not None and ends_at(told.features))
+                reached[i] = ends_at is not None and ends_at(told.features)
+                over[i, at] = told.terminated or reached[i]
                 if told.truncated and not told.terminated and at + 1 < ends:
                     raise UserError(
                         f"{env.name} cut an episode short after {at + 1} of {ends} steps: lift its "
