@@ -200,9 +200,12 @@ FOREIGN: dict[str, dict[str, Any]] = {
 """A car (place and velocity), a swimmer (its place), the fingertip of an arm of seven joints."""
 
 
+BODY: dict[str, dict[str, Any]] = {"diayn": {"num_skills": 20, "k_pol": 100}}
+"""What model selection on bodies begins with: K_pol = 100 can be afforded in a million interactions."""
+
 CONTROL: dict[str, Row] = {
     "upside": Row("upside", UPSIDE, paper="upside"),
-    "diayn-20": Row("diayn", UPSIDE, {"num_skills": 20, "k_pol": 100}, "diayn"),
+    "diayn-20": Row("diayn", UPSIDE, BODY["diayn"], "diayn"),
     "random": Row("random", UPSIDE),
 }
 """Bodies: the same budget for every method."""
@@ -299,6 +302,16 @@ EXPERIMENTS: dict[str, Experiment] = {
         control.report,
         envs=("ant", "half-cheetah", "walker2d"),
         seeds=(0, 1),
+    ),
+    "selection-control": Experiment(
+        "App. C: the same model selection for DIAYN on bodies",
+        {
+            name: Row(method, 500_000, settings)
+            for name, (method, settings) in selection.candidates(BODY, selection.ON_BODIES).items()
+        },
+        selection.report,
+        envs=("ant", "half-cheetah"),
+        seeds=(0,),
     ),
     "policies-ant": Experiment(
         "Fig. 4: traces of the policies of UPSIDE and DIAYN on Ant",

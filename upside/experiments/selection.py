@@ -35,14 +35,21 @@ RANGES: dict[str, dict[str, tuple[Any, ...]]] = {
 
 Of SAC the paper says that it was tuned over a larger range, not which: ours is of the entropy's weight."""
 
+ON_BODIES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "diayn": {"k_pol": (10,), **RANGES["diayn"], "snap": (0.9,)}
+}
+"""The same on bodies, and whether actions beyond 0.9 are executed at their bound, as UPSIDE's are there."""
+
 TOGETHER: dict[str, dict[str, Any]] = {"smm": {"sigma": 0.1, "j": 10}}
 """Two values at a time, where each by itself has been the better one."""
 
 
-def candidates(base: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
+def candidates(
+    base: dict[str, dict[str, Any]], every: dict[str, dict[str, tuple[Any, ...]]] = RANGES
+) -> dict[str, tuple[str, dict[str, Any]]]:
     """A row for each candidate: the method as it is with `base`, and with one setting or two changed."""
     rows: dict[str, tuple[str, dict[str, Any]]] = {}
-    for name, ranges in RANGES.items():
+    for name, ranges in every.items():
         method = name.removesuffix("-sac")  # the learner is a setting
         changes = [{setting: value} for setting, values in ranges.items() for value in values]
         for change in [{}, *changes, *([TOGETHER[name]] if name in TOGETHER else [])]:
@@ -64,7 +71,7 @@ def score(task: Task) -> dict[str, Any]:
 
 
 def report(name: str, experiment: Experiment, done: list[Task], where: Path) -> str:
-    """Scores of all candidates, the best of each method marked; mean over mazes and seeds."""
+    """Scores of all candidates, the best of each method marked; mean over environments and seeds."""
     found = {task: kept(task, "selection.json", score) for task in done}
     lines = ["| method | interactions | candidate | chosen by | score | |", "|---" * 6 + "|"]
     data: dict[str, Any] = {}
