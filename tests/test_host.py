@@ -23,7 +23,7 @@ from upside.engine import probing, rollouts
 from upside.engine.collect import POLICY, RANDOM, RHYTHM, host_key
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
-from upside.envs import bodies, host
+from upside.envs import bodies, simulator
 from upside.envs.host import HostEnv
 from upside.evaluate import coverage
 from upside.session import Session
@@ -133,12 +133,12 @@ def test_no_action_is_beyond_the_bounds_by_rounding():
 
 
 def test_episodes_that_nobody_wants_are_not_played_nor_steps_that_nobody_needs():
-    Pond.steps = 0
-    got = walk(pond())
+    env, Pond.steps = pond(), 0
+    got = walk(env)
     assert Pond.steps == 4 * 7
     assert not got.obs[1, 1:].any()
     Pond.steps = 0
-    walk(pond(), steps=3)
+    walk(env, steps=3)
     assert Pond.steps == 4 * 3
 
 
@@ -166,12 +166,18 @@ def test_where_the_environment_has_ended_it_stays():
     [
         (
             {"fault": "raises", "at_step": 3},
-            "pond: step 3 of an episode, action .* failed: ValueError: the pond froze",
+            r"pond: step 3 of an episode, action \S+, after reset\(seed=\d+\) failed: ValueError: the pond froze",
         ),
-        ({"fault": "nan", "at_step": 2}, "pond: observation 1 is nan after step 2"),
-        ({"fault": "shrinks", "at_step": 1}, "pond, after step 1 .* of 1 numbers, not 2"),
+        (
+            {"fault": "nan", "at_step": 2},
+            r"pond: observation 1 is nan after step 2 of an episode, action \S+, after reset\(seed=\d+\): mend",
+        ),
+        (
+            {"fault": "shrinks", "at_step": 1},
+            "pond: an observation of 1 numbers, not 2, after step 1",
+        ),
         ({"fault": "exits", "at_step": 2}, "pond: step 2 .* failed: SystemExit: 3"),
-        ({"fault": "none", "at_step": 2}, "pond, after step 2 .* of 0 numbers"),
+        ({"fault": "none", "at_step": 2}, "pond: an observation of 0 numbers, not 2, after step 2"),
         ({"fault": "cut", "at_step": 5}, "pond cut an episode short after 5 of 7 steps"),
     ],
 )
@@ -181,7 +187,7 @@ def test_what_goes_wrong_is_said_with_the_step_and_the_value(options, said):
 
 
 def test_an_environment_that_does_not_come_back_is_named(monkeypatch, capfd):
-    monkeypatch.setattr(host, "PATIENCE", 0.05)
+    monkeypatch.setattr(simulator, "PATIENCE", 0.05)
     told = threading.Event()
 
     class Stuck(Pond):
@@ -201,10 +207,35 @@ def test_an_environment_that_does_not_come_back_is_named(monkeypatch, capfd):
     assert told.is_set()
 
 
+def test_what_fails_is_said_though_another_episode_does_not_come_back():
+    goes_on, played = threading.Event(), []
+
+    class Half(Pond):
+        """The first that is played hangs, the second fails."""
+
+        def step(self, action):
+            if self.time == 2:
+                played.append(self)
+                if played[0] is self:
+                    goes_on.wait(20)
+                raise ValueError("the pond froze")
+            return super().step(action)
+
+    with pytest.raises(UserError, match="the pond froze"):
+        walk(upside.environment(Half, "pond", "obs:0,1", BOX, (10,)), cores=2)
+    assert not goes_on.is_set()
+    goes_on.set()
+
+
 class Wrong(Pond):
-    def __init__(self, **spaces):
+    """With other spaces, or with other methods."""
+
+    def __init__(self, **other):
         super().__init__()
-        self.__dict__.update(spaces)
+        self.__dict__.update(other)
+
+    def step(self, action):
+        return self._seen(), 0.0, False, False, {}
 
 
 @pytest.mark.parametrize(
@@ -212,6 +243,14 @@ class Wrong(Pond):
     [
         (lambda: Wrong(action_space=Discrete(3)), {}, "only continuous ones"),
         (lambda: Wrong(action_space=Box(-np.inf, np.inf, (2,))), {}, "without bounds"),
+        (lambda: Wrong(action_space=Box(0, 3, (2,), np.int32)), {}, "a Box of floats"),
+        (lambda: Wrong(action_space=Box(-1, 1, (0,))), {}, "without a number in them"),
+        (lambda: Wrong(reset=lambda seed: np.zeros(2)), {"features": "obs:0"}, "reset must return"),
+        (
+            lambda: Wrong(step=lambda action: (np.zeros(2), 0.0, False, {})),
+            {"features": "obs:0"},
+            "step must return an observation, a reward, terminated, truncated and an info",
+        ),
         (lambda: Wrong(action_space=Box(-3e38, 3e38, (2,))), {}, "too wide to be searched"),
         (lambda: Wrong(observation_space=Dict()), {}, "FlattenObservation"),
         (Pond(), {}, "give the class, or a function that makes one"),
@@ -223,7 +262,12 @@ class Wrong(Pond):
         (Pond, {"features": "obs:0"}, "no bounds of its own"),
         (Pond, {"features": "obs:0,1", "box": (0, 1)}, "needs 4"),
         (Pond, {"features": "obs:0", "box": (1, 0)}, "every low must be below"),
-        (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (0,)}, "^buckets 0"),
+        (Pond, {"features": "obs:0,1", "box": BOX, "buckets": (0,)}, "^buckets 0: give 2"),
+        (Pond, {"features": "obs:0,1", "box": BOX, "buckets": 10**6}, "1,000,000,000,000 in all"),
+        (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (1.5,)}, "^buckets 1.5 is not a whole"),
+        (Pond, {"features": "obs:0", "box": ("a", 1)}, "^box 'a' is not a number"),
+        (Pond, {"features": "obs:0", "box": 3.0}, "needs 2"),
+        (Pond, {"features": [0, 1], "box": BOX}, "^features .*: try 'obs:0,1'"),
         (lambda: 1 / 0, {}, "cannot be made: ZeroDivisionError"),
         (lambda: None, {}, "no gymnasium.Env"),
         (lambda: Pond(fault="reset"), {"features": "obs:0", "box": (0, 1)}, r"reset\(seed=0\) failed"),
@@ -287,6 +331,17 @@ def test_the_box_of_an_id_is_part_of_its_configuration():
 def test_an_environment_that_is_not_wrapped_is_met_with_how_to():
     with pytest.raises(UserError, match=r"is wrapped, upside.environment\(make"):
         upside.discover(env=Pond())
+
+
+def test_coverage_is_of_one_episode_of_each_policy_however_often_it_is_walked_to():
+    run = Discovery(pond(), quick(), 0, BUDGET)
+    run.go_to(0)
+    passed = set(run.buckets)
+    for _ in range(20):
+        run.go_to(0)
+    assert run.buckets == passed
+    assert len(passed) == 1
+    assert len(run.visited) == 4, "the start is shaken, around a corner of four buckets"
 
 
 # -------------------------------------------------------------------- bodies
@@ -377,8 +432,8 @@ def bits(run: Discovery) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def finished() -> Discovery:
-    Pond.steps = 0
     run = small()
+    Pond.steps = 0
     list(rounds(run))
     return run
 
@@ -423,12 +478,16 @@ def test_a_run_goes_on_after_its_environment_has_failed(tmp_path):
             run.env._idle[:] = [Pond(fault="raises", at_step=3) for _ in range(99)]
 
     session.listeners.append(fail_later)
-    with pytest.raises(UserError, match=r"pond: step 3 .* failed"):
+    with pytest.raises(
+        UserError, match=r"pond: step 3 .* failed.*error.txt.*'upside resume .*run' goes"
+    ):
         session.run()
+    assert "the pond froze" in (tmp_path / "run" / "error.txt").read_text().splitlines()[-1]
     healthy.close()
     again = Session.resume(directory, env=pond())
     assert 0 < again.discovery.counters.interactions < BUDGET
     assert again.run().summary["ended"] != "running"
+    assert not (tmp_path / "run" / "error.txt").exists()
 
 
 def test_chains_longer_than_an_episode_are_cut(finished):

@@ -10,7 +10,6 @@ run = upside.load("my-run")
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +62,8 @@ def environment(
     make: Any,
     name: str = "environment",
     features: Any = None,
-    box: Sequence[float | int] | None = None,
-    buckets: Sequence[int] | None = None,
+    box: Any = None,
+    buckets: Any = None,
 ) -> Any:
     """An environment of your own: `make` is a function that returns a `gymnasium.Env`.
 
@@ -72,9 +71,14 @@ def environment(
     info), `box` its low and high for each feature, `buckets` how finely coverage is counted.
     """
     from upside.envs.host import HostEnv
+    from upside.types import UserError, numbers
 
-    cut = None if buckets is None else tuple(buckets)
-    return HostEnv(make, name, features, None if box is None else tuple(map(float, box)), cut)
+    if not (features is None or isinstance(features, str) or callable(features)):
+        raise UserError(f"features {features!r}: try 'obs:0,1', 'info:x' or a function of both")
+    sides = None if box is None else numbers("box", box)
+    return HostEnv(
+        make, name, features, sides, None if buckets is None else numbers("buckets", buckets, True)
+    )
 
 
 def load(run_dir: str | Path, env: Any = None) -> Run:

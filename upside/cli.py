@@ -36,19 +36,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _dispatch(arguments)
     except UserError as error:
         print(f"upside: {error}", file=sys.stderr)
-        return 2
+        return _left(2, argv is None)
     except KeyboardInterrupt as stop:
         print(
             f"upside: interrupted; {stop}" if str(stop) else "upside: interrupted", file=sys.stderr
         )
-        if argv is None and any(t.name.startswith("episodes") for t in threading.enumerate()):
-            with contextlib.suppress(OSError):
-                sys.stdout.flush()
-            os._exit(130)  # a simulator that does not come back would be waited for
-        return 130
+        return _left(130, argv is None)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _left(code: int, at_once: bool) -> int:
+    """The exit code; a process of ours ends here, if a simulator that does not come back would be waited for."""
+    if at_once and any(t.name.startswith("episodes") for t in threading.enumerate()):
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 @contextlib.contextmanager

@@ -18,7 +18,8 @@ from upside.figures import writing
 from upside.run import Run
 from upside.types import UserError
 
-WRITERS = (".gif", ".mp4")
+FASTEST = {".gif": 50, ".mp4": 240}
+"""Frames a second that a kind of film can have: a GIF's take whole hundredths of a second, two at least."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +56,11 @@ def make(run: Run, policy: int, path: Path, seed: int = 0, fps: int = 25) -> Non
 
 
 def _check(path: Path, fps: int) -> None:
-    if path.suffix not in WRITERS:
+    if path.suffix not in FASTEST:
         raise UserError(f"{path} is neither .gif nor .mp4")
-    if fps < 1:
-        raise UserError(f"--fps {fps} is less than 1: try 25")
+    most = FASTEST[path.suffix]
+    if not 1 <= fps <= most:
+        raise UserError(f"--fps {fps} is not between 1 and {most}, as {path.suffix} can be: try 25")
 
 
 def frames(run: Run, policy: int, seed: int = 0) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from upside.skills.growth import Expansion
 from upside.types import UserError, World, usable_cores
 from upside.version import commit
 
+ERROR = "error.txt"  # what somebody else's code said when the run failed
 SURVEYS = 40
 """How often in a run the buckets of policies that are in training to its end are counted."""
 Listener = Callable[[Discovery, dict[str, Any]], None]
@@ -121,6 +123,7 @@ class Session:
             self.directory.alone()
         ):  # only now may anything be cut off: another process may still be writing
             self.directory.save_metrics(self.history)
+            (self.directory.path / ERROR).unlink(missing_ok=True)
             return self._run()
 
     def _run(self) -> Run:
@@ -135,9 +138,22 @@ class Session:
         except Interrupted:
             self.checkpoint()
             raise
+        except UserError as error:
+            raise self._failed(error) from error.__cause__
         finally:
             self._close()
         return self.checkpoint()
+
+    def _failed(self, error: UserError) -> UserError:
+        """What went wrong in the middle of a run, and how to go on; the whole of somebody else's error is kept."""
+        if self.directory is None:
+            return error
+        said, path = str(error), self.directory.path
+        if error.__cause__ is not None:
+            with contextlib.suppress(UserError):  # the disk may be what failed
+                self.directory.keep(ERROR, "".join(traceback.format_exception(error.__cause__)))
+                said += f" (all of it is in {path / ERROR})"
+        return UserError(f"{said}; once that is mended, 'upside resume {path}' goes on")
 
     def _events_of_run(self) -> Iterator[str]:
         if self.ended != "running":

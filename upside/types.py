@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -72,6 +72,12 @@ def number(name: str, value: Any, whole: bool = False) -> Any:
         if float(value).is_integer():
             return int(value)
     raise UserError(f"{flag(name)} {value!r} is not a {'whole ' if whole else ''}number")
+
+
+def numbers(name: str, values: Any, whole: bool = False) -> tuple[Any, ...]:
+    """One such number, or several, as Python's callers may give them."""
+    several = isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str)
+    return tuple(number(name, value, whole) for value in (values if several else (values,)))
 
 
 class Step(NamedTuple):

@@ -110,7 +110,9 @@ class Discovery:
         """Episodes put into the replay buffer since it was empty."""
         self._paid: Paid | None = None
         self.buckets: set[int] = set()
-        """What the consolidated policies pass, noise-free."""
+        """What the consolidated policies pass, noise-free, in one episode each, as coverage is measured."""
+        self._walked: set[int] = set()
+        """The policies of which that is known: where chance has a part, another episode passes others."""
         self._visited: set[int] = set()
         self._unseen: list[tuple[Any, np.ndarray, int]] = []
         """Episodes not looked through yet: features, how many of each slot's were wanted, steps."""
@@ -232,6 +234,7 @@ class Discovery:
         )
         run.arrays = fill(run.arrays)
         run.tree = Tree.from_json(state["nodes"])
+        run._walked = set(range(len(run.tree)))
         run.expansion = Expansion.from_json(state["expansion"]) if state["expansion"] else None
         run.counters = Counters(**state["counters"])
         run.buckets = set(state["buckets"])
@@ -293,7 +296,9 @@ class Discovery:
             self.method.plan.T, self.arrays.bank, path, length, key
         )
         passed = self.env.space.covered(np.asarray(trace))
-        self.buckets |= passed
+        if node not in self._walked:
+            self._walked.add(node)
+            self.buckets |= passed
         if counted:
             self._visited |= passed
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from upside.engine import collect
 from upside.engine.collect import POLICY
-from upside.envs.host import HostEnv, Simulator
+from upside.envs.host import HostEnv
+from upside.envs.simulator import Simulator
 from upside.nets import Actor
 from upside.skills.plan import Plan
 from upside.types import Trajectory, UserError
@@ -290,7 +291,7 @@ class Host:
         alone = (
             len(groups) == 1
         )  # in this thread: a picture can only be drawn where its window was made
-        parts = [one(groups[0])] if alone else list(_threads(self.cores).map(one, groups))
+        parts = [one(groups[0])] if alone else _side_by_side(self.cores, one, groups)
         return Played(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
 
 
@@ -393,6 +394,19 @@ def _planned(plan: Plan, actors: Actor, mode: Array, uniform: Array) -> Array:
 @functools.partial(jax.jit, static_argnums=0)
 def _uniform(shape: tuple[int, ...], key: PRNGKeyArray) -> Array:
     return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+
+
+def _side_by_side(
+    cores: int, play: Callable[[np.ndarray], Played], groups: Sequence[np.ndarray]
+) -> list[Played]:
+    """All groups, in threads; what goes wrong in one is said at once, though another one may not come back."""
+    parts = [_threads(cores).submit(play, group) for group in groups]
+    try:
+        done, _ = wait(parts, return_when=FIRST_EXCEPTION)
+        return [part.result() for part in parts if part in done]
+    finally:
+        for part in parts:
+            part.cancel()
 
 
 @functools.cache

@@ -37,7 +37,7 @@ class Features:
             return cls(source, names, _imported(text))
         if source == "obs" and not all(name.isdecimal() for name in names):
             raise UserError(
-                f"--discriminator-features {text}: entries of an observation are numbers"
+                f"--discriminator-features {text}: entries of an observation are numbers from 0 on"
             )
         return cls(source, names)
 
@@ -76,4 +76,4 @@ def _imported(text: str) -> Callable[..., Any]:
 
 def said(error: BaseException) -> str:
     """An error of somebody else's code in one line."""
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from upside.envs.bodies import CONTROL as CONTROL_SIZE
 from upside.experiments import control, finetune, goals, pictures, selection, tables
 from upside.experiments.goals import SCRATCH
 from upside.experiments.tasks import Task, task
@@ -215,9 +216,9 @@ def _control(*names: str) -> dict[str, Row]:
     return {name: CONTROL[name] for name in names}
 
 
-def _from_scratch(paper: str | None = None, tuning: str = "td3") -> Row:
+def _from_scratch(paper: str | None = None, tuning: str = "td3", **settings: Any) -> Row:
     """A run without policies, and as short as can be: what is fine-tuned knows nothing."""
-    return Row("random", 3000, run=SCRATCH, paper=paper, tuning=tuning)
+    return Row("random", 3000, settings, run=SCRATCH, paper=paper, tuning=tuning)
 
 
 def _goals(env: str, figure: str) -> Experiment:
@@ -323,7 +324,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "finetune-ant": Experiment(
         "Fig. 4: 48 unknown goals in [-8, 8]², fine-tuned or learned from scratch",
-        {**_control("upside", "diayn-20"), "td3": _from_scratch("td3")},
+        {**_control("upside", "diayn-20"), "td3": _from_scratch("td3", snap=CONTROL_SIZE.snap)},
         finetune.goals,
         envs=("ant",),
         seeds=(0, 1),
@@ -333,7 +334,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "finetune-control": Experiment(
         "App. D: Half-Cheetah beyond x = 15 and Walker2d beyond x = 4",
-        {**_control("upside", "diayn-20"), "td3": _from_scratch("td3")},
+        {**_control("upside", "diayn-20"), "td3": _from_scratch("td3", snap=CONTROL_SIZE.snap)},
         finetune.beyond,
         envs=("half-cheetah", "walker2d"),
         seeds=(0, 1),
