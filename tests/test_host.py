@@ -606,11 +606,11 @@ def test_where_the_time_of_a_run_goes(capsys, monkeypatch):
     assert sum(found["shares"].values()) == pytest.approx(1.0)
     assert min(found["shares"].values()) > 0
     for rates in (found["steps_per_second"], found["updates_per_second"]):
-        assert rates["alone"] > rates["in the run"] > 0
+        assert min(rates["alone"], rates["while it works"]) > rates["in the run"] > 0
     one = found["simulator_steps_per_second"]
-    assert one["a simulator by itself"] > one["through the adapter"] > 0
+    assert one["a simulator by itself, on one core"] > one["through the adapter, on one core"] > 0
     timing.show(found)
-    assert "on one core, through the adapter: " in capsys.readouterr().out
+    assert "through the adapter, on one core: " in capsys.readouterr().out
 
 
 def test_policies_in_training_are_surveyed_and_counted_at_the_end():

@@ -1,8 +1,8 @@
 """`upside bench --env ENV`: where the time of a run goes, and how fast its parts are while they work;
 `upside bench --goals RUN`: what it gains to reach many goals at once.
 
-Stepping and learning take turns: an episode needs the actors that the updates before it have made. So
-each has all cores while it works, and what a run reaches of its speed is its share of the time.
+Stepping and learning take turns: an episode needs the actors that the updates before it have made. Each has all
+cores while it works, but a round has few episodes and few skills to share them. Alone, both have as many as there may be.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from upside import envs, methods, runs
 from upside.downstream.reach import Finetuning
 from upside.downstream.tasks import Task, goal
 from upside.downstream.tune import Tuning
+from upside.engine.collect import RANDOM
 from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.envs.host import HostEnv
@@ -43,6 +44,8 @@ class Timed:
 
     def __init__(self, watched: Any, spent: dict[str, float], done: dict[str, int]):
         self.watched, self.spent, self.done = watched, spent, done
+        self.last: dict[str, tuple] = {}
+        """The arguments of each method when it was called last."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.watched, name)
@@ -53,6 +56,7 @@ class Timed:
             begin = time.perf_counter()
             result = jax.block_until_ready(found(*arguments))
             self.spent[PARTS[name]] += time.perf_counter() - begin
+            self.last[name] = arguments
             if name == "learn":  # cores, learners, ages, replay, paid, training, updates, key
                 self.done["updates"] += int(np.sum(arguments[5])) * int(arguments[6])
             return result
@@ -87,7 +91,7 @@ def measure(run: Discovery, interactions: int) -> dict[str, Any]:
     wall = time.perf_counter() - begin
     steps = _executed(run) - before
     shares = {part: spent[part] / wall for part in dict.fromkeys(PARTS.values())}
-    one = simulator(run.env) if isinstance(run.env, HostEnv) else {}
+    one = simulator(run.env, run.cores) if isinstance(run.env, HostEnv) else {}
     return {
         "env": run.env.name,
         "cores": run.cores,
@@ -95,14 +99,47 @@ def measure(run: Discovery, interactions: int) -> dict[str, Any]:
         "seconds": wall,
         "interactions": run.counters.interactions - first,
         "shares": {**shares, "rest": 1.0 - sum(shares.values())},
-        "steps_per_second": _rates(steps, spent["stepping"], wall),
-        "updates_per_second": _rates(done["updates"], spent["updates"], wall),
+        "steps_per_second": {
+            "alone": _stepping_alone(run),
+            **_rates(steps, spent["stepping"], wall),
+        },
+        "updates_per_second": {
+            "alone": _updates_alone(run),
+            **_rates(done["updates"], spent["updates"], wall),
+        },
     }
 
 
-def simulator(env: HostEnv) -> dict[str, float]:
+def _stepping_alone(run: Discovery) -> float:
+    """Steps a second on all cores, of as many random episodes as one call may have."""
+    each, steps = run.method.plan.buffer_episodes, run.method.plan.steps
+    wants = np.full(run.method.growth.n_max, each)
+    return _repeated(lambda: run.collect(each, wants, steps, RANDOM, 0.0), int(wants.sum()) * steps)
+
+
+def _updates_alone(run: Discovery) -> float:
+    """Updates a second on all cores, where as many skills learn as may be in training."""
+    programs: Any = run.programs
+    cores, learners, ages, _, paid, training, _, key = programs.last["learn"]
+    every, updates = np.ones_like(training), run.method.practice.k_pol
+    # The replay buffer of that call is no more: its place was given to the next one.
+    again = (cores, learners, ages, run.arrays.replay, paid, every, np.int32(updates), key)
+    return _repeated(lambda: programs.watched.learn(*again), every.size * updates)
+
+
+def _repeated(call: Callable[[], Any], units: int) -> float:
+    """Units a second, after a call that may compile."""
+    jax.block_until_ready(call())
+    begin, done = time.perf_counter(), 0
+    while time.perf_counter() - begin < SECONDS:
+        jax.block_until_ready(call())
+        done += units
+    return done / (time.perf_counter() - begin)
+
+
+def simulator(env: HostEnv, cores: int) -> dict[str, float]:
     """Steps a second on one core with random actions: of one simulator by itself, of one through our adapter, and
-    of EnvPool's where that is installed and has the id: whether it would be worth an adapter of its own."""
+    of EnvPool's, on one core and on all, where that is installed and has the id: would an adapter of its own be worth it?"""
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (ALONE, env.action_size))
 
     def rate(step: Callable[[np.ndarray], Any]) -> float:
@@ -117,11 +154,14 @@ def simulator(env: HostEnv) -> dict[str, float]:
     with env.simulators(1) as (simulated,):
         itself = simulated.simulated.step
         raw = rate(lambda action: itself(simulated.stretched(action)))
-        ours = {"a simulator by itself": raw, "through the adapter": rate(simulated.step)}
-        return {**ours, **_envpool(env)}
+        ours = {
+            "a simulator by itself, on one core": raw,
+            "through the adapter, on one core": rate(simulated.step),
+        }
+        return {**ours, **_envpool(env, 1), **(_envpool(env, cores) if cores > 1 else {})}
 
 
-def _envpool(env: HostEnv) -> dict[str, float]:
+def _envpool(env: HostEnv, cores: int) -> dict[str, float]:
     """The same of POOL environments of EnvPool, which advance together; with the body's own options where it has them."""
     try:
         import envpool  # an optional package: nothing but this measurement uses it
@@ -132,7 +172,7 @@ def _envpool(env: HostEnv) -> dict[str, float]:
         return {}
     known = envpool.make_spec(gym_id).config._asdict()
     options = {name: value for name, value in (env.source or {}).items() if name in known}
-    pool = envpool.make_gymnasium(gym_id, num_envs=POOL, num_threads=1, **options)
+    pool = envpool.make_gymnasium(gym_id, num_envs=POOL, num_threads=cores, **options)
     rng, shape = np.random.default_rng(0), (ALONE, POOL, *pool.action_space.shape)
     actions = rng.uniform(pool.action_space.low, pool.action_space.high, shape)
     pool.reset()
@@ -142,7 +182,8 @@ def _envpool(env: HostEnv) -> dict[str, float]:
             pool.step(action)
         done += actions.shape[0] * POOL
     pool.close()
-    return {f"EnvPool's, {POOL} together": done / (time.perf_counter() - begin)}
+    where = f"on {cores} core{'s' if cores > 1 else ''}"
+    return {f"EnvPool's, {POOL} together, {where}": done / (time.perf_counter() - begin)}
 
 
 def _executed(run: Discovery) -> int:
@@ -153,7 +194,7 @@ def _executed(run: Discovery) -> int:
 
 
 def _rates(number: int, busy: float, wall: float) -> dict[str, float]:
-    return {"alone": number / busy if busy else 0.0, "in the run": number / wall}
+    return {"while it works": number / busy if busy else 0.0, "in the run": number / wall}
 
 
 def show(found: dict[str, Any]) -> None:
@@ -163,16 +204,14 @@ def show(found: dict[str, Any]) -> None:
 
     cores = found["cores"]
     title = f"upside on {found['env']}, {found['interactions']:,} interactions, {cores} cores"
-    table = Table(
-        "", "share of the time", "a second while it works", "a second in the run", title=title
-    )
+    rates = ("alone", "while it works", "in the run")
+    table = Table("", "share of the time", *(f"a second, {how}" for how in rates), title=title)
     for part, share in found["shares"].items():
-        rates = {"stepping": "steps_per_second", "updates": "updates_per_second"}.get(part)
-        both = found[rates] if rates else {}
-        table.add_row(part, f"{share:.0%}", *(f"{rate:,.0f}" for rate in both.values()))
+        said = found.get({"stepping": "steps_per_second"}.get(part, f"{part}_per_second"), {})
+        table.add_row(part, f"{share:.0%}", *(f"{said[how]:,.0f}" for how in rates if said))
     Console().print(table)
     for what, rate in found["simulator_steps_per_second"].items():
-        print(f"on one core, {what}: {rate:,.0f} steps a second")
+        print(f"{what}: {rate:,.0f} steps a second")
 
 
 def together(run_dir: Path, interactions: int) -> dict[str, Any]:
