@@ -36,6 +36,8 @@ CONTROL = Size(
 """App. C, "control specific"; from the probes on it is ours (docs/environments.md)."""
 ALONG_A_LINE = dataclasses.replace(CONTROL, probes=36)
 """With one way to go forth and one back, free space is harder to find than in a plane."""
+FAR_ALONG_A_LINE = dataclasses.replace(CONTROL, probes=108)
+"""Where rhythms differ much in how far they go, the farthest of many is worth what the others cost (docs/research.md)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ BODIES = {
         "MuJoCo Half-Cheetah, discriminated by x",
         "info:x_position",
         (-30.0, 30.0),
-        size=ALONG_A_LINE,
+        size=FAR_ALONG_A_LINE,
     ),
     "walker2d": Body(
         "Walker2d-v5",
