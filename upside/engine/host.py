@@ -2,57 +2,28 @@
 
 Every episode is executed from its reset on, parents' skills included; where an environment starts every
 episode alike and its state can be saved, those skills are executed once, and the state at their end is put
-back (interactions count them every time). A few episodes advance together, so that one call of a
-network serves them all; several such groups run beside one another, a thread each (a simulator like MuJoCo lets others
-run while it steps). A network is multiplied with each observation by itself, so the numbers depend neither on who
-shares a group nor on the number of cores.
+back (interactions count them every time). A network is multiplied with each observation by itself, so the
+numbers do not depend on who shares a call of it (`engine/playing.py`).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from upside.engine import collect
 from upside.engine.collect import POLICY
+from upside.engine.playing import Act, Over, Played, Saved, Segment, play
 from upside.envs.host import HostEnv
-from upside.envs.simulator import Simulator
 from upside.nets import Actor
 from upside.skills.plan import Plan
-from upside.types import Trajectory, UserError
-
-GROUP = 4
-"""Episodes that advance together at most: more share a call of the network, fewer leave cores idle."""
-
-Act = Callable[[int, np.ndarray], Any]
-Over = Callable[[np.ndarray], bool]
-"""Whether an episode is over at a state with these features."""
-Segment = tuple[int, Act]
-"""So many steps, and the actions of a group in step t of them."""
-
-
-class Played(NamedTuple):
-    """Episodes as they were executed, from the reset on."""
-
-    obs: Float[np.ndarray, "n points obs"]
-    features: Float[np.ndarray, "n points feat"]
-    action: Float[np.ndarray, "n steps act"]
-    terminated: np.ndarray
-
-
-class Saved(NamedTuple):
-    """The end of a node's skills in a simulator that repeats what it does."""
-
-    state: tuple[np.ndarray, np.ndarray]
-    steps: int
-    obs: np.ndarray
+from upside.types import Trajectory
 
 
 class Host:
@@ -78,7 +49,7 @@ class Host:
         ends: list[Any] = []
         look = (lambda simulator: ends.append(simulator.save())) if self.env.repeats else None
         segments = [(T, _follow(stage)) for stage in stages]
-        played = self._play(1, lambda _: segments, key, look=look)
+        played = play(self.env, self.cores, 1, lambda _: segments, key, look=look)
         known = ends and not played.terminated.any()
         return played, Saved(ends[0], T * len(stages), played.obs[0, -1]) if known else None
 
@@ -115,7 +86,7 @@ class Host:
             prefix = [] if saved else [(plan.T, _follow(stage)) for stage in stages]
             return [*prefix, (plan.T, directed), (plan.H, lambda t, _: random[:, plan.T + t])]
 
-        played = self._play(len(wanted), segments, env_key, before + steps, saved)
+        played = play(self.env, self.cores, len(wanted), segments, env_key, before + steps, saved)
         got = Trajectory(
             played.obs[:, before:],
             played.action[:, before:],
@@ -209,7 +180,7 @@ class Host:
             stages = [(T, follow(k)) for k in range(len(chain))]
             return [*stages, (max(steps, 0), lambda t, _: random[group, t])]
 
-        return self._play(episodes, segments, key, most, saved)
+        return play(self.env, self.cores, episodes, segments, key, most, saved)
 
     def chase(
         self,
@@ -254,103 +225,8 @@ class Host:
                 for k, end in enumerate(ends)
             ]
 
-        played = self._play(n, segments, key, over=over)
+        played = play(self.env, self.cores, n, segments, key, over=over)
         return played.obs, played.features, played.action
-
-    def _play(
-        self,
-        number: int,
-        segments: Callable[[np.ndarray], Sequence[Segment]],
-        key: PRNGKeyArray,
-        most: int | None = None,
-        saved: Saved | None = None,
-        look: Callable[[Simulator], None] | None = None,
-        over: Over | None = None,
-    ) -> Played:
-        """`number` episodes, at most so many steps of each, from their reset on or from what was `saved`.
-
-        `segments` says how a group acts; `look` is shown the simulator of the first at its end; where it is `over`,
-        an episode stays.
-        """
-        words = np.asarray(jax.random.key_data(key)).tolist()
-        seeds = np.random.SeedSequence(words).generate_state(number) % 2**31
-        size = min(GROUP, -(-number // self.cores))
-        groups = [np.arange(i, min(i + size, number)) for i in range(0, number, size)]
-
-        def one(group: np.ndarray) -> Played:
-            with self.env.simulators(group.size) as simulators:
-                firsts = [
-                    _begin(simulator, int(seed), saved)
-                    for simulator, seed in zip(simulators, seeds[group], strict=True)
-                ]
-                played = _together(simulators, firsts, segments(group), most, self.env, over)
-                if look is not None:
-                    look(simulators[0])
-                return played
-
-        alone = (
-            len(groups) == 1
-        )  # in this thread: a picture can only be drawn where its window was made
-        parts = [one(groups[0])] if alone else _side_by_side(self.cores, one, groups)
-        return Played(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
-
-
-def _begin(
-    simulator: Simulator, seed: int, saved: Saved | None
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Observation and features of the first state; these are not saved, since nobody asks for them."""
-    if saved is None:
-        return simulator.reset(seed)[:2]
-    simulator.restore(saved.state, saved.steps)
-    return saved.obs, None
-
-
-def _together(
-    simulators: list[Simulator],
-    firsts: Sequence[tuple[np.ndarray, np.ndarray | None]],
-    segments: Sequence[Segment],
-    most: int | None,
-    env: HostEnv,
-    ends_at: Over | None = None,
-) -> Played:
-    """One group of episodes, step by step, from their first observations and features (or none) on.
-
-    Where one has ended, it stays: that state is absorbing. So it does where `ends_at` says that it has reached its
-    goal; nobody looks at what would follow.
-    """
-    steps, n = sum(length for length, _ in segments), len(simulators)
-    ends = steps if most is None else min(steps, most)
-    obs = np.zeros((n, steps + 1, env.observation_size), np.float32)
-    features = np.zeros((n, steps + 1, len(env.space.low)), np.float32)
-    action = np.zeros((n, steps, env.action_size), np.float32)
-    over, reached = np.zeros((n, steps), bool), np.zeros(n, bool)
-    for i, (first, place) in enumerate(firsts):
-        obs[i, 0], features[i, 0] = first, 0.0 if place is None else place
-    at = 0
-    for length, act in segments:
-        for t in range(length if most is None else min(length, most - at)):
-            if reached.all():
-                obs[:, at + 1 :], features[:, at + 1 :] = obs[:, [at]], features[:, [at]]
-                return Played(obs, features, action, over | (np.arange(steps) >= at))
-            action[:, at] = act(t, obs[:, at])
-            for i, simulator in enumerate(simulators):
-                if at and over[i, at - 1]:
-                    over[i, at] = True
-                    if reached[i]:
-                        action[i, at] = 0.0  # as where a whole group is cut
-                    obs[i, at + 1], features[i, at + 1] = obs[i, at], features[i, at]
-                    continue
-                told = simulator.step(action[i, at])
-                obs[i, at + 1], features[i, at + 1] = told.obs, told.features
-                reached[i] = ends_at is not None and ends_at(told.features)
-                over[i, at] = told.terminated or reached[i]
-                if told.truncated and not told.terminated and at + 1 < ends:
-                    raise UserError(
-                        f"{env.name} cut an episode short after {at + 1} of {ends} steps: lift its "
-                        f"time limit, or plan shorter episodes (--T, --H, --H-max {at + 1})"
-                    )
-            at += 1
-    return Played(obs, features, action, over)
 
 
 def _placed(leaf: np.ndarray, wanted: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -394,21 +270,3 @@ def _planned(plan: Plan, actors: Actor, mode: Array, uniform: Array) -> Array:
 @functools.partial(jax.jit, static_argnums=0)
 def _uniform(shape: tuple[int, ...], key: PRNGKeyArray) -> Array:
     return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
-
-
-def _side_by_side(
-    cores: int, play: Callable[[np.ndarray], Played], groups: Sequence[np.ndarray]
-) -> list[Played]:
-    """All groups, in threads; what goes wrong in one is said at once, though another one may not come back."""
-    parts = [_threads(cores).submit(play, group) for group in groups]
-    try:
-        done, _ = wait(parts, return_when=FIRST_EXCEPTION)
-        return [part.result() for part in parts if part in done]
-    finally:
-        for part in parts:
-            part.cancel()
-
-
-@functools.cache
-def _threads(number: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(number, "episodes")

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from upside.engine import collect
 from upside.engine.compiled import QUICKER, compiled
-from upside.engine.host import Host, Over
+from upside.engine.host import Host
+from upside.engine.playing import Over
 from upside.envs.host import HostEnv
 from upside.nets import Actor
 from upside.skills.plan import Plan
