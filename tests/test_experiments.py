@@ -1,6 +1,7 @@
 """The paper's protocol: rows, tasks that are done once, tables beside the paper's, honest statistics."""
 
 import dataclasses
+import itertools
 import json
 import shutil
 import subprocess
@@ -514,13 +515,16 @@ def test_a_body_that_is_run_by_itself_leaves_the_others_in_the_table(tmp_path):
         new = {one.path.name: {"row": "upside", "env": env, "seed": 0}}
         data = json.loads(json.dumps(tables.joined("", experiment, [one], new, data)))
     assert {run["env"] for run in data["runs"].values()} == {"ant", "half-cheetah", "walker2d"}
-    (ant,) = (c for c in data["configurations"] if c["runs"][0]["env"] == "ant")
-    (cheetah,) = (
-        c
-        for c in data["configurations"]
-        if {r["env"] for r in c["runs"]} == {"half-cheetah", "walker2d"}
-    )
-    ant["settings"], cheetah["settings"] = cheetah["settings"], ant["settings"]
+    configs = data["configurations"]
+    assert [{run["env"] for run in config["runs"]} for config in configs[::-1]] == [
+        {"ant"},
+        {"half-cheetah"},
+        {"walker2d"},
+    ]
+    first = configs[0]["settings"]
+    for config, following in itertools.pairwise(configs):
+        config["settings"] = following["settings"]
+    configs[-1]["settings"] = first
     (one,) = catalogue.tasks("coverage-control", tmp_path, ["random"], [0], envs=["ant"])
     new = {one.path.name: {"row": "random", "env": "ant", "seed": 0}}
     data = tables.joined("", experiment, [one], new, data)

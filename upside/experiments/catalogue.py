@@ -302,7 +302,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         CONTROL,
         control.report,
         envs=("ant", "half-cheetah", "walker2d"),
-        seeds=(0, 1),
+        seeds=(0, 1, 2, 3),
     ),
     "selection-control": Experiment(
         "App. C: the same model selection for DIAYN on a body, the one that is simulated fastest",
@@ -337,7 +337,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         {**_control("upside", "diayn-20"), "td3": _from_scratch("td3", snap=CONTROL_SIZE.snap)},
         finetune.beyond,
         envs=("half-cheetah", "walker2d"),
-        seeds=(0, 1),
+        seeds=(0, 1, 2, 3),
         runs_of="coverage-control",
         following=goals.following,
         ask=finetune.farther,
