@@ -245,11 +245,11 @@ class Wrong(Pond):
         (lambda: Wrong(action_space=Box(-np.inf, np.inf, (2,))), {}, "without bounds"),
         (lambda: Wrong(action_space=Box(0, 3, (2,), np.int32)), {}, "a Box of floats"),
         (lambda: Wrong(action_space=Box(-1, 1, (0,))), {}, "without a number in them"),
-        (lambda: Wrong(reset=lambda seed: np.zeros(2)), {"features": "obs:0"}, "reset must return"),
+        (lambda: Wrong(reset=lambda seed: np.zeros(2)), {"features": "obs:0"}, r"reset\(seed=0\) returned ndarray, not"),
         (
             lambda: Wrong(step=lambda action: (np.zeros(2), 0.0, False, {})),
             {"features": "obs:0"},
-            "step must return an observation, a reward, terminated, truncated and an info",
+            r"step 1 .* returned 4 values, not an observation, a reward, terminated, truncated and an info",
         ),
         (lambda: Wrong(action_space=Box(-3e38, 3e38, (2,))), {}, "too wide to be searched"),
         (lambda: Wrong(observation_space=Dict()), {}, "FlattenObservation"),
@@ -267,11 +267,13 @@ class Wrong(Pond):
         (Pond, {"features": "obs:0", "box": (0, 1), "buckets": (1.5,)}, "^buckets 1.5 is not a whole"),
         (Pond, {"features": "obs:0", "box": ("a", 1)}, "^box 'a' is not a number"),
         (Pond, {"features": "obs:0", "box": 3.0}, "needs 2"),
+        (Pond, {"features": "obs:0,1", "box": (0, 1, 0, 1)}, "starts at .* outside it"),
+        (Pond, {"name": ""}, "is a word"),
         (Pond, {"features": [0, 1], "box": BOX}, "^features .*: try 'obs:0,1'"),
         (lambda: 1 / 0, {}, "cannot be made: ZeroDivisionError"),
         (lambda: None, {}, "no gymnasium.Env"),
         (lambda: Pond(fault="reset"), {"features": "obs:0", "box": (0, 1)}, r"reset\(seed=0\) failed"),
-        (Pond, {"features": lambda obs, info: info["z"], "box": BOX}, "understood: KeyError: 'z'"),
+        (Pond, {"features": lambda obs, info: info["z"], "box": BOX}, "features cannot be understood: KeyError: 'z'"),
         (Pond, {"features": "math:pi", "box": BOX}, "is no function"),
     ],
 )  # fmt: skip
@@ -298,6 +300,15 @@ def test_the_command_refuses_them_in_one_line(arguments, said, capsys, tmp_path,
     assert said in error
     assert error.count("\n") == 1
     assert not any(tmp_path.iterdir())
+
+
+def test_an_id_can_be_given_in_python_too():
+    swimmer = {"features": "info:x_position,y_position", "box": (-3, 3, -3, 3), "buckets": 30}
+    env = upside.environment("gymnasium:Swimmer-v5", **swimmer)
+    said = {"features": swimmer["features"], "box": (-3.0, 3.0, -3.0, 3.0), "buckets": (30,)}
+    assert env == envs.make("gymnasium:Swimmer-v5", **said), "loaded and resumed by its name"
+    with pytest.raises(UserError, match="in words"):
+        upside.environment("gymnasium:Swimmer-v5", features=lambda obs, info: obs)
 
 
 def test_one_object_cannot_play_several_episodes():
@@ -479,7 +490,8 @@ def test_a_run_goes_on_after_its_environment_has_failed(tmp_path):
 
     session.listeners.append(fail_later)
     with pytest.raises(
-        UserError, match=r"pond: step 3 .* failed.*error.txt.*'upside resume .*run' goes"
+        UserError,
+        match=r"pond: step 3 .* failed.*error.txt.*upside.resume\('.*run', env=...\) goes on",
     ):
         session.run()
     assert "the pond froze" in (tmp_path / "run" / "error.txt").read_text().splitlines()[-1]

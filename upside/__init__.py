@@ -49,7 +49,10 @@ def discover(
     are; the result is the same.
     """
     from upside import envs, methods, runs, session
+    from upside.types import number
 
+    seed = number("seed", seed, whole=True)
+    max_interactions = number("max_interactions", max_interactions, whole=True)
     world = envs.given(env)
     value = methods.get(method, settings.pop("learner", None), world).replace(settings)
     called = env if isinstance(env, str) else None
@@ -65,20 +68,26 @@ def environment(
     box: Any = None,
     buckets: Any = None,
 ) -> Any:
-    """An environment of your own: `make` is a function that returns a `gymnasium.Env`.
+    """An environment of your own: `make` is a function that returns a `gymnasium.Env`, or "gymnasium:ID".
 
     `features` is what the discriminator sees ("obs:0,1", "info:x_position", or a function of observation and
     info), `box` its low and high for each feature, `buckets` how finely coverage is counted.
     """
+    from upside import envs
     from upside.envs.host import HostEnv
     from upside.types import UserError, numbers
 
     if not (features is None or isinstance(features, str) or callable(features)):
         raise UserError(f"features {features!r}: try 'obs:0,1', 'info:x' or a function of both")
     sides = None if box is None else numbers("box", box)
-    return HostEnv(
-        make, name, features, sides, None if buckets is None else numbers("buckets", buckets, True)
-    )
+    cut = None if buckets is None else numbers("buckets", buckets, True)
+    if isinstance(make, str):
+        if callable(features):
+            raise UserError(
+                f"features {features!r}: of an id they are said in words, such as 'my_module:my_function'"
+            )
+        return envs.make(make, features, sides, cut)
+    return HostEnv(make, name, features, sides, cut)
 
 
 def load(run_dir: str | Path, env: Any = None) -> Run:

@@ -317,6 +317,7 @@ def _early(run: Run) -> str:
 
     left, plan = run.config.max_interactions - run.summary["interactions"], run.method.plan
     gate, early = run.method.gate, left > run.config.max_interactions // 10
+    early = early and run.summary["ended"] != "budget spent"  # else the next episodes cost more
     if gate is None or not early or not isinstance(run.env, HostEnv):
         return ""
     said = f"{left:,} interactions are left: its probes find no free space. "
@@ -374,6 +375,12 @@ def coverage(arguments: list[str]) -> None:
         _print_coverage(run, run.coverage(episodes=options.episodes, seed=options.seed))
 
 
+def _enough(run: Run) -> int:
+    """Interactions that leave room for policies: looking around the root is paid first, and each policy costs more."""
+    gate, plan = run.method.gate, run.method.plan
+    return 5 * max((gate.probes if gate else 0) + 8 * plan.buffer_episodes, 40) * plan.steps
+
+
 def _print_coverage(run: Run, r: dict[str, Any]) -> None:
     of = f" of {r['reachable']} reachable" if r["reachable"] else ""
     print(f"{r['method']} on {r['env']}, seed {r['seed']}: {r['ended']}")
@@ -382,7 +389,7 @@ def _print_coverage(run: Run, r: dict[str, Any]) -> None:
     print(f"policies: {r['policies']}, deepest at depth {r['depth']}")
     if not r["policies"] and r["ended"] == "budget spent" and run.method.growth.max_depth != 0:
         print(
-            "no policy was finished within the budget: give a larger --max-interactions "
+            f"no policy was finished within the budget: give a larger --max-interactions, {_enough(run):,} or more "
             "(an environment that starts anywhere has none to find: docs/environments.md)"
         )
     print(

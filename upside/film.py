@@ -18,6 +18,7 @@ from upside.figures import writing
 from upside.run import Run
 from upside.types import UserError
 
+LEAST = 240  # pixels of a side
 FASTEST = {".gif": 50, ".mp4": 240}
 """Frames a second that a kind of film can have: a GIF's take whole hundredths of a second, two at least."""
 
@@ -95,7 +96,7 @@ def captioned(run: Run, policy: int, pictures: list[np.ndarray]) -> list[Any]:
 
     T, depth = run.method.plan.T, run.tree[policy].depth
     out = []
-    for t, picture in enumerate(pictures):
+    for t, picture in enumerate(map(_legible, pictures)):
         doing = f"skill {-(-t // T)} of {depth}" if t <= depth * T else "diffusing"
         doing = doing if t else "start"
         image = Image.fromarray(picture)
@@ -105,6 +106,12 @@ def captioned(run: Run, policy: int, pictures: list[np.ndarray]) -> list[Any]:
         pen.text((4, 2), text, fill="black")
         out.append(image)
     return out
+
+
+def _legible(picture: np.ndarray) -> np.ndarray:
+    """Enlarged, if it is small: there must be room for what is written on it."""
+    times = -(-LEAST // min(picture.shape[:2]))
+    return np.repeat(np.repeat(picture, times, axis=0), times, axis=1)
 
 
 def write(pictures: list[Any], path: Path, fps: int) -> None:

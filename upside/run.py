@@ -110,6 +110,10 @@ class Run:
     def actor(self, policy: int) -> Actor:
         """The directed skill of one policy: a function from observations to actions."""
         self._check(policy)
+        if not policy:
+            raise UserError(
+                "policy 0 is the root, a diffusing part without a skill: take 1 or more"
+            )
         return jax.tree.map(lambda leaf: leaf[policy], self.actors)
 
     def rollout(

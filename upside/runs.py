@@ -70,7 +70,7 @@ class Config:
             for kind, now in _description(env).items():
                 if self.simulated != {} and _tuples(now) != _tuples(getattr(self, kind)):
                     then = self.simulated or self.layout
-                    raise UserError(f"env= is not what this run explored: {now} here, {then} there")
+                    raise UserError(f"env= is not what this run explored: {_differing(now, then)}")
             return env
         if self.simulated and GIVEN not in self.simulated:
             return registered(**{k: _tuples(v) for k, v in self.simulated.items()})
@@ -129,6 +129,13 @@ def _description(env: World) -> dict[str, Any]:
         "space": dataclasses.asdict(env.space),
     }
     return {"simulated": {GIVEN: env.name, **known}}
+
+
+def _differing(now: Any, then: Any) -> str:
+    """Only what is not the same in two descriptions, in words."""
+    now, then = (_tuples(said) if isinstance(said, dict) else {} for said in (now, then))
+    parts = [part for part in {**now, **then} if now.get(part) != then.get(part)]
+    return "; ".join(f"{part} is {now.get(part)} here, {then.get(part)} there" for part in parts)
 
 
 def _tuples(value: Any) -> Any:

@@ -25,7 +25,7 @@ from upside.engine.discovery import Discovery
 from upside.engine.train import rounds
 from upside.models.classes import narrow
 from upside.run import Run
-from upside.runs import Config, Pace, RunDirectory, unflatten
+from upside.runs import GIVEN, Config, Pace, RunDirectory, unflatten
 from upside.skills.growth import Expansion
 from upside.types import UserError, World, usable_cores
 from upside.version import commit
@@ -153,7 +153,10 @@ class Session:
             with contextlib.suppress(UserError):  # the disk may be what failed
                 self.directory.keep(ERROR, "".join(traceback.format_exception(error.__cause__)))
                 said += f" (all of it is in {path / ERROR})"
-        return UserError(f"{said}; once that is mended, 'upside resume {path}' goes on")
+        again = f"'upside resume {path}'"
+        if GIVEN in (self.config.simulated or {}):
+            again = f"upside.resume('{path}', env=...)"
+        return UserError(f"{said}; once that is mended, {again} goes on")
 
     def _events_of_run(self) -> Iterator[str]:
         if self.ended != "running":

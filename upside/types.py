@@ -32,7 +32,7 @@ def as_arguments() -> Iterator[None]:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not in a registry: says what is near it and what there is."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(known)}"
     return UserError(f"unknown {kind} '{name}': {hint}")
 

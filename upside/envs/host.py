@@ -63,6 +63,8 @@ class HostEnv:
                 f"{name}: give the class, or a function that makes one, in place of {make!r}: several "
                 "episodes run side by side"
             )
+        if not isinstance(name, str) or not name:
+            raise UserError(f"the name of an environment is a word, not {name!r}")
         self.name, self._make, self.source, self.size = name, make, source, size
         self._make_drawn = make_drawn
         self._idle: list[gymnasium.Env] = []
@@ -168,6 +170,11 @@ class HostEnv:
         ):
             raise UserError(
                 f"--box {words(box)}: every low must be below its high, and both finite"
+            )
+        if not np.all((np.asarray(low) <= seen) & (seen <= np.asarray(high))):
+            raise UserError(
+                f"--box {words(box)}: an episode starts at {words(seen)}, outside it; low and high of each "
+                "feature must be around what is to be covered"
             )
         if buckets is None:
             buckets = (min(50, int(MOST_BUCKETS ** (1 / seen.size))),) * seen.size

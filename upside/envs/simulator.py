@@ -72,7 +72,7 @@ class Simulator:
         self._seed, self._steps = seed, 0
         told = self._call(lambda: self.simulated.reset(seed=seed))
         if not (isinstance(told, tuple) and len(told) == 2 and isinstance(told[1], dict)):
-            raise UserError(f"{self._env.name}: reset must return an observation and an info")
+            raise self._returned(told, "an observation and an info")
         return self._told(*told, False, False)
 
     def save(self) -> tuple[np.ndarray, np.ndarray]:
@@ -108,22 +108,21 @@ class Simulator:
         self._action = stretched = self.stretched(action)
         told = self._call(lambda: self.simulated.step(stretched))
         if not (isinstance(told, tuple) and len(told) == 5 and isinstance(told[4], dict)):
-            raise UserError(
-                f"{self._env.name}: step must return an observation, a reward, terminated, truncated "
-                "and an info"
+            raise self._returned(
+                told, "an observation, a reward, terminated, truncated and an info"
             )
         obs, _, terminated, truncated, info = told
         return self._told(obs, info, bool(terminated), bool(truncated))
 
     def _told(self, obs: Any, info: dict[str, Any], terminated: bool, truncated: bool) -> Told:
         with np.errstate(over="ignore"):  # too large is infinite, and refused below
-            seen = self._understood(lambda: np.asarray(obs, np.float32).ravel())
+            seen = self._understood(lambda: np.asarray(obs, np.float32).ravel(), "observation")
         size = self._env.observation_size
         if obs is None or seen.size != size:
             raise self._wrong(
                 f"an observation of {seen.size if obs is not None else 0} numbers, not {size},"
             )
-        features = self._understood(lambda: self._env.features_of(seen, info))
+        features = self._understood(lambda: self._env.features_of(seen, info), "features")
         if self._features not in (None, features.size):
             raise self._wrong(f"{features.size} features, not {self._features},")
         for what, values in (("observation", seen), ("feature", features)):
@@ -133,13 +132,17 @@ class Simulator:
                 raise UserError(f"{wrong}: mend the environment")
         return Told(seen, features, terminated, truncated)
 
-    def _understood(self, read: Callable[[], np.ndarray]) -> np.ndarray:
+    def _understood(self, read: Callable[[], np.ndarray], what: str) -> np.ndarray:
         try:
             return read()
         except UserError as error:
             raise self._wrong(f"{error},") from None
         except (Exception, SystemExit) as error:
-            raise self._wrong(f"cannot be understood: {said(error)},") from error
+            raise self._wrong(f"{what} cannot be understood: {said(error)},") from error
+
+    def _returned(self, told: Any, right: str) -> UserError:
+        kind = f"{len(told)} values" if isinstance(told, tuple) else type(told).__name__
+        return UserError(f"{self._env.name}: {self._where()} returned {kind}, not {right}")
 
     def _wrong(self, what: str) -> UserError:
         return UserError(f"{self._env.name}: {what} after {self._where()}")

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from upside.figures.maze import PALE, ground, ground_legend, layout_of, legend_below, page
+from upside.figures.maze import (
+    PALE,
+    ground,
+    ground_legend,
+    layout_of,
+    legend_below,
+    page,
+    to_scale,
+)
 from upside.figures.policies import number_policies
 from upside.figures.scene import Scene
 
@@ -38,7 +46,7 @@ def discriminator(scene: Scene) -> Figure:
     number_policies(ax, scene)
     intensity_bar(figure, ax)
     what = "most likely policy of each place, visited or not"
-    ax.set_title(f"{scene.name}: {what}\n{scene.size}", fontsize=11)
+    ax.set_title(f"{scene.name}\n{what}\n{scene.size}", fontsize=11)
     number = Line2D([], [], color="black", marker="$7$", ms=5, ls="", label="policy, at its states")
     legend_below(figure, [border_legend(scene), number, *ground_legend(scene)], columns=5)
     return figure
@@ -89,7 +97,8 @@ def intensity_bar(figure: Figure, ax: Axes | list[Axes]) -> None:
 def _pixels(scene: Scene) -> Float[np.ndarray, "rows columns 2"]:
     """Middles of the map's pixels."""
     low, high = np.asarray(scene.run.env.space.low), np.asarray(scene.run.env.space.high)
-    shape = np.maximum(2, np.round(PIXELS * (high - low) / max(high - low))).astype(int)
+    sides = (high - low) / max(high - low) if to_scale(scene) else np.ones(2)
+    shape = np.maximum(2, np.round(PIXELS * sides)).astype(int)
     x, y = (
         a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in zip(low, high, shape, strict=True)
     )
@@ -131,7 +140,7 @@ def coverage(scene: Scene) -> Figure:
         gid="kinds",
     )
     ground(ax, scene, filled=False)
-    ax.set_title(f"{scene.name}: what covers each bucket\n{scene.size}", fontsize=11)
+    ax.set_title(f"{scene.name}\nwhat covers each bucket\n{scene.size}", fontsize=11)
     legend_below(figure, [*_kind_legend(scene, kinds), *ground_legend(scene)], columns=3)
     return figure
 

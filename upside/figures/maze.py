@@ -45,18 +45,18 @@ def ground(
     margin = 0.012 * np.subtract(high, low)
     ax.set_xlim(low[0] - margin[0], high[0] + margin[0])
     ax.set_ylim(low[1] - margin[1], high[1] + margin[1])
-    ax.set_aspect("equal" if _to_scale(scene) else "auto")
+    ax.set_aspect("equal" if to_scale(scene) else "auto")
     ax.spines[:].set_visible(False)
 
 
 def page(scene: Scene, side: float, margin: float) -> tuple[float, float]:
     """Width and height of a figure that holds a map of this size, and a title and legend of that height."""
-    width, height = np.subtract(*scene.extent[::-1]) if _to_scale(scene) else (1.0, 1.0)
+    width, height = np.subtract(*scene.extent[::-1]) if to_scale(scene) else (1.0, 1.0)
     scale = side / max(width, height)
     return max(scale * width, 0.55 * side), max(scale * height, 0.2 * side) + margin
 
 
-def _to_scale(scene: Scene) -> bool:
+def to_scale(scene: Scene) -> bool:
     """Whether both axes have the same unit."""
     if layout_of(scene) is not None or scene.dimension != 2:
         return scene.dimension == 2
