@@ -308,7 +308,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         "App. C: the same model selection for DIAYN on a body, the one that is simulated fastest",
         {
             name: Row(method, 500_000, settings)
-            for name, (method, settings) in selection.candidates(BODY, selection.ON_BODIES).items()
+            for name, (method, settings) in selection.candidates(
+                BODY, selection.ON_BODIES, selection.TOGETHER_ON_BODIES
+            ).items()
         },
         selection.report,
         envs=("half-cheetah",),

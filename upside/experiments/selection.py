@@ -42,17 +42,20 @@ ON_BODIES: dict[str, dict[str, tuple[Any, ...]]] = {
 
 TOGETHER: dict[str, dict[str, Any]] = {"smm": {"sigma": 0.1, "j": 10}}
 """Two values at a time, where each by itself has been the better one."""
+TOGETHER_ON_BODIES: dict[str, dict[str, Any]] = {"diayn": {"sigma": 0.1, "lr_pol": 1e-4}}
 
 
 def candidates(
-    base: dict[str, dict[str, Any]], every: dict[str, dict[str, tuple[Any, ...]]] = RANGES
+    base: dict[str, dict[str, Any]],
+    every: dict[str, dict[str, tuple[Any, ...]]] = RANGES,
+    together: dict[str, dict[str, Any]] = TOGETHER,
 ) -> dict[str, tuple[str, dict[str, Any]]]:
     """A row for each candidate: the method as it is with `base`, and with one setting or two changed."""
     rows: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, ranges in every.items():
         method = name.removesuffix("-sac")  # the learner is a setting
         changes = [{setting: value} for setting, values in ranges.items() for value in values]
-        for change in [{}, *changes, *([TOGETHER[name]] if name in TOGETHER else [])]:
+        for change in [{}, *changes, *([together[name]] if name in together else [])]:
             label = "".join(f"+{setting}={value:g}" for setting, value in change.items())
             rows[name + label] = (method, {**base[name], **change})
     return rows
