@@ -90,6 +90,14 @@ def test_what_is_compared_was_chosen_by_the_rule(method):
     assert rows[best].settings == catalogue.CHOSEN[method]
 
 
+def test_what_is_compared_on_bodies_was_chosen_by_the_rule():
+    data = json.loads((RESULTS / "selection-control.json").read_text())["methods"]["diayn"]
+    rows = catalogue.get("selection-control").rows
+    assert set(data["scores"]) == set(rows), "every candidate was scored"
+    best = max(data["scores"], key=data["scores"].get)
+    assert rows[best].settings == catalogue.CONTROL["diayn-20"].settings
+
+
 def tiny(tmp_path, seed=0, interactions=1500):
     """The shapes of `test_discovery.quick`: nothing is compiled twice."""
     small = {"k_pol": 10, "probes": 8, "k_steps": 4000}

@@ -206,10 +206,10 @@ BODY: dict[str, dict[str, Any]] = {"diayn": {"num_skills": 20, "k_pol": 100}}
 
 CONTROL: dict[str, Row] = {
     "upside": Row("upside", UPSIDE, paper="upside"),
-    "diayn-20": Row("diayn", UPSIDE, BODY["diayn"], "diayn"),
+    "diayn-20": Row("diayn", UPSIDE, {**BODY["diayn"], "lr_pol": 1e-4}, "diayn"),
     "random": Row("random", UPSIDE),
 }
-"""Bodies: the same budget for every method."""
+"""Bodies: the same budget for every method; DIAYN as results/selection-control.json has chosen."""
 
 
 def _control(*names: str) -> dict[str, Row]:
