@@ -119,6 +119,11 @@ def test_actions_are_stretched_to_the_environments_own_bounds():
     np.testing.assert_allclose(moved, got.action[0], atol=1e-5)
 
 
+def test_an_action_may_be_a_single_number_without_a_shape():
+    make = functools.partial(Wrong, action_space=Box(-0.5, 0.5, ()))
+    assert upside.environment(make, "pond", "obs:0,1", BOX).action_size == 1
+
+
 def test_no_action_is_beyond_the_bounds_by_rounding():
     rng = np.random.default_rng(0)
     for i in range(200):

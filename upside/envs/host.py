@@ -272,7 +272,7 @@ def _sizes(env: gymnasium.Env, name: str) -> tuple[int, int]:
             f"{name} has actions {done}: only continuous ones (a Box of floats) can be learned; wrap it "
             "so that it has such, or choose another environment"
         )
-    if not done.shape or not np.prod(done.shape):
+    if not np.prod(done.shape):
         raise UserError(
             f"{name} has actions {done} without a number in them: nothing can be learned"
         )
