@@ -101,7 +101,8 @@ class Simulator:
         """As the environment itself wants it: rounding takes nothing beyond its bounds."""
         stretched = self._env.middle + self._env.half * np.clip(action, -1.0, 1.0)
         space: Any = self.simulated.action_space
-        return np.clip(stretched.reshape(space.shape).astype(space.dtype), space.low, space.high)
+        shaped = stretched.reshape(space.shape).astype(space.dtype)
+        return np.asarray(np.clip(shaped, space.low, space.high))
 
     def step(self, action: np.ndarray) -> Told:
         self._steps += 1
